@@ -46,6 +46,8 @@ mod resource_request;
 mod resource_write;
 mod role_assignments;
 mod role_graph;
+mod roll_back;
+mod run_steps;
 mod sizing;
 mod unrecorded_resources;
 mod workload_identities;
@@ -79,8 +81,10 @@ pub use infra_output::{ClusterIdentities, infra_output};
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use issuer_documents::{IssuerContainerClient, IssuerDocumentsError, PublicationOutcome};
 pub use journal::{
-    Journal, JournalCluster, JournalDirectory, JournalDirectoryError, JournalError, JournalStore,
-    RecordedResource, RecordedState, WritePhase, open_directory, read_directory,
+    ContainerAccess, Journal, JournalAccess, JournalCluster, JournalContainerError,
+    JournalContainerUrl, JournalDirectoryError, JournalError, JournalHolder, JournalLocation,
+    JournalStoreError, ParseJournalUrlError, RecordedResource, RecordedState, RunCommand,
+    WritePhase, open_directory,
 };
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
@@ -109,6 +113,7 @@ pub use role_assignments::{
     UnknownScopesError, plan_role_assignments, role_assignment_name, role_requirements,
 };
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
+pub use roll_back::{NothingToRollBack, RestoredResource, RollBackPlan, roll_back};
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
 pub use unrecorded_resources::find_unrecorded_resources;
 pub use workload_identities::{

@@ -72,18 +72,23 @@ impl VirtualTimeAzure {
         &self,
         wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
     ) -> ArmClient {
+        let credential = self.owner_credential();
+        ArmClient::new(&cloud::PUBLIC, credential, &self.transport_with(wrap))
+    }
+
+    /// The credential of the seeded application.
+    pub(crate) fn owner_credential(&self) -> Arc<dyn TokenCredential> {
         let account = self.test_credentials();
         let mut options = TokenTransportOptions::default();
         options.clock = self.shared_clock();
         options.client.transport = Some(self.transport().without_rate_limit());
-        let credential = ClientSecretCredential::new(
+        ClientSecretCredential::new(
             &account.tenant.as_str().parse().unwrap(),
             account.client_id.uuid().to_string().parse().unwrap(),
             &cloud::PUBLIC.authority_url().parse().unwrap(),
             SecretText::from(account.client_secret()),
             &TokenTransport::new(options),
-        );
-        ArmClient::new(&cloud::PUBLIC, credential, &self.transport_with(wrap))
+        )
     }
 
     /// The seeded test credentials.

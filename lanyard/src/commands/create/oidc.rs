@@ -19,6 +19,7 @@ use super::infra::parse_tag;
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::output_files::write_file;
+use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
@@ -68,6 +69,8 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: SharedRunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 /// The names of the issuer's storage.
@@ -80,6 +83,15 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let names = IssuerNames::of(&args)?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let stack = SharedStack {
+        account: &account,
+        name: &args.name,
+        stack: ResourceStack::Oidc,
+        environment: &environment,
+    };
+    if args.roll_back.roll_back {
+        return stack.roll_back(&args.run, args.output, &clock).await;
+    }
     let suffix = account.endpoints.blob_suffix();
     let issuer = IssuerUrl::for_container(&names.account, &names.container, &suffix)
         .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint(error.hint()))?;
@@ -98,12 +110,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             AssignedPrincipalType::User => PrincipalReference::User(caller.object_id),
             _ => PrincipalReference::ObjectId(caller.object_id),
         },
-    };
-    let stack = SharedStack {
-        account: &account,
-        name: &args.name,
-        stack: ResourceStack::Oidc,
-        environment: &environment,
     };
     let resources = oidc_resources(&parameters);
     if stack.create(resources, &args.run, args.output, &clock).await?.is_none() {
