@@ -48,7 +48,7 @@ fn cluster_with_its_journal_in_a_container_is_created_and_removed() {
         let before = fixture.resource_ids().await;
         assert!(fixture.apply().await.succeeded());
         assert_eq!(fixture.plan().await.writes().count(), 0);
-        assert_eq!(fixture.recorded_count().await, 8);
+        assert_eq!(fixture.recorded_count().await, 9);
         assert!(fixture.destroy().await.succeeded());
         assert_eq!(fixture.resource_ids().await, before);
         assert_eq!(fixture.recorded_count().await, 0);

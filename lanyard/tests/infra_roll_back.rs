@@ -153,16 +153,49 @@ fn roll_back_of_a_continued_run_undoes_both_parts() {
         fixture.apply().await;
         let requests = fixture.request_count();
         fixture.destroy().await;
-        for number in [requests / 4, requests / 3, requests / 2] {
-            fixture.cut_at(number, CutPosition::AfterRequest);
-            assert!(fixture.interrupted_apply().await, "{number}");
-            fixture.cut_at(number, CutPosition::AfterRequest);
-            assert!(fixture.interrupted_apply().await, "{number}");
+        for number in [requests / 2, requests * 5 / 8, requests * 3 / 4] {
+            for number in [number, requests / 2] {
+                fixture.cut_at(number, CutPosition::AfterRequest);
+                assert!(fixture.interrupted_apply().await, "{number} of {requests}");
+            }
             let report = fixture.roll_back().await.unwrap();
             assert!(report.succeeded(), "{number}: {:?}", report.outcomes);
             assert_eq!(fixture.resource_ids().await, ids, "{number}");
             assert_eq!(fixture.bodies().await, bodies, "{number}");
         }
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
+fn replaced_and_deleted_role_assignments_are_created_again() {
+    run_in_virtual_time(async {
+        const REPLACED: &str = "role/azure-disk/group";
+        const DELETED: &str = "role/azure-file/group";
+        let mut fixture = ClusterFixture::start_with_roles().await;
+        fixture.apply().await;
+        fixture.change_principal(REPLACED, "role/ingress/group").await;
+        fixture.remove_from_graph(DELETED);
+        let bodies = fixture.bodies().await;
+        fixture.cut_at(usize::MAX, CutPosition::BeforeRequest);
+        assert_eq!(fixture.plan().await.writes().count(), 2, "{:?}", fixture.plan().await);
+        fixture.cut_at(usize::MAX, CutPosition::BeforeRequest);
+        drop(fixture.plan().await);
+        let reads = fixture.request_count();
+        let mut undone = 0;
+        for number in reads..reads + 4 {
+            for position in POSITIONS {
+                fixture.cut_at(number, position);
+                assert!(fixture.interrupted_apply().await, "{number} {position:?}");
+                if let Ok(report) = fixture.roll_back().await {
+                    assert!(report.succeeded(), "{number} {position:?}: {:?}", report.outcomes);
+                    let written = |it: &&ResourceOutcome| !matches!(it, ResourceOutcome::Unchanged);
+                    undone += report.outcomes.values().filter(written).count();
+                }
+                assert_eq!(fixture.bodies().await, bodies, "{number} {position:?}");
+            }
+        }
+        assert!(undone >= 4, "{undone}");
         fixture.azure.shutdown().await;
     });
 }

@@ -106,11 +106,13 @@ const ROLE_ASSIGNMENT_PROPERTIES: [&str; 7] = [
     "delegatedManagedIdentityResourceId",
 ];
 
-/// Removes the entity tags and states of subresources, which change with each write.
+const VERSIONS_AND_STATES: [&str; 3] = ["etag", "provisioningState", "systemData"];
+
+/// Removes the versions and states of subresources, which change with each write.
 fn without_states(mut body: Value) -> Value {
     match &mut body {
         Value::Object(properties) => {
-            properties.retain(|name, _| name != "etag" && name != "provisioningState");
+            properties.retain(|name, _| !VERSIONS_AND_STATES.contains(&name.as_str()));
             for value in properties.values_mut() {
                 *value = without_states(value.take());
             }

@@ -39,6 +39,8 @@ pub(crate) struct ClusterFixture {
     /// The container of the journal, and how to sign in to it; otherwise the journal is in the directory.
     container: Option<(JournalLocation, JournalAccess)>,
     graph: ResourceGraph,
+    /// The resources at the start, also those that the graph does not have any more.
+    resources: Vec<DesiredResource>,
     identifiers: ClusterIdentifiers,
     tags: OwnershipTags,
     clock: SharedClock,
@@ -61,13 +63,15 @@ impl ClusterFixture {
         let azure = VirtualTimeAzure::start().await;
         let identifiers = cluster_identifiers();
         let cutter = RequestCutter::default();
+        let resources = resources(&azure.cluster.azure.subscription);
         Self {
             observer: azure.owner_client(|inner| RequestCutter::default().wrap(inner)),
             arm: azure.owner_client(|inner| cutter.wrap(inner)),
             cutter,
             directory: TempDir::new().unwrap(),
             container: None,
-            graph: ResourceGraph::new(resources(&azure.cluster.azure.subscription)).unwrap(),
+            graph: ResourceGraph::new(resources.clone()).unwrap(),
+            resources,
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
             clock: azure.shared_clock(),
             identifiers,
@@ -300,20 +304,11 @@ impl ClusterFixture {
     /// The live resources of the graph by their id, without what changes with each write.
     pub(crate) async fn bodies(&self) -> BTreeMap<String, Value> {
         let mut bodies = BTreeMap::new();
-        for resource in self.graph.resources() {
-            let version = match &resource.definition {
-                ResourceDefinition::Existing { api_version }
-                | ResourceDefinition::Shared { api_version, .. }
-                | ResourceDefinition::Arm { api_version, .. } => api_version,
-                ResourceDefinition::FederatedCredential { .. } => {
-                    FederatedCredentialBody::API_VERSION
-                }
-                ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
-            };
-            let read = self.observer.fetch_optional(resource.id.as_str(), version);
+        for resource in &self.resources {
+            let read = self.observer.fetch_optional(resource.id.as_str(), api_version(resource));
             // A role assignment at a scope that does not exist, for example.
             if let Ok(Some(found)) = self.run(read).await {
-                bodies.insert(resource.id.to_string(), without_entity_tags(found.body));
+                bodies.insert(resource.id.to_string(), without_versions(found.body));
             }
         }
         bodies
@@ -337,6 +332,32 @@ impl ClusterFixture {
         self.run(self.observer.fetch(id.as_str(), "2023-11-01")).await.unwrap().body
     }
 
+    /// Removes a resource from the configuration.
+    pub(crate) fn remove_from_graph(&mut self, key: &str) {
+        let resources = self.resources.iter().filter(|it| it.key.as_str() != key);
+        self.graph = ResourceGraph::new(resources.cloned().collect()).unwrap();
+    }
+
+    /// Replaces a role assignment by one of the same name with the principal of another one.
+    pub(crate) async fn change_principal(&self, key: &str, other: &str) {
+        let id = |key: &str| self.graph.get(&ResourceKey::new(key)).unwrap().id.to_string();
+        let version = RoleAssignmentBody::API_VERSION;
+        let principal = async |key: &str| {
+            self.run(self.observer.fetch(&id(key), version)).await.unwrap().body["properties"]
+                .clone()
+        };
+        let mut properties = principal(key).await;
+        properties["principalId"] = principal(other).await["principalId"].take();
+        properties.as_object_mut().unwrap().retain(|name, _| {
+            matches!(&**name, "roleDefinitionId" | "principalId" | "principalType")
+        });
+        let deletion = ArmRequest::delete(id(key), version);
+        self.run(self.observer.send(&deletion)).await.unwrap();
+        let body = serde_json::json!({ "properties": properties });
+        let request = ArmRequest::put(id(key), version, body);
+        self.run(self.observer.send(&request)).await.unwrap();
+    }
+
     /// Changes a live resource as another client would.
     pub(crate) async fn change_live(&self, key: &str, change: impl FnOnce(&mut Value)) {
         let id = &self.graph.get(&ResourceKey::new(key)).unwrap().id;
@@ -349,14 +370,24 @@ impl ClusterFixture {
     }
 }
 
-fn without_entity_tags(mut body: Value) -> Value {
+fn api_version(resource: &DesiredResource) -> &'static str {
+    match &resource.definition {
+        ResourceDefinition::Existing { api_version }
+        | ResourceDefinition::Shared { api_version, .. }
+        | ResourceDefinition::Arm { api_version, .. } => api_version,
+        ResourceDefinition::FederatedCredential { .. } => FederatedCredentialBody::API_VERSION,
+        ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
+    }
+}
+
+fn without_versions(mut body: Value) -> Value {
     match &mut body {
         Value::Object(properties) => {
-            properties.retain(|name, _| name != "etag");
-            properties.values_mut().for_each(|value| *value = without_entity_tags(value.take()));
+            properties.retain(|name, _| name != "etag" && name != "systemData");
+            properties.values_mut().for_each(|value| *value = without_versions(value.take()));
         }
         Value::Array(elements) => {
-            elements.iter_mut().for_each(|value| *value = without_entity_tags(value.take()));
+            elements.iter_mut().for_each(|value| *value = without_versions(value.take()));
         }
         _ => {}
     }

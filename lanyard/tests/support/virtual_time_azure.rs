@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use azure_core::credentials::TokenCredential;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
 use jiff::Timestamp;
 use lanyard_azure::{ArmClient, AzureTransport, AzureTransportSettings, RetryPolicy};
