@@ -124,11 +124,13 @@ fn killed_command_is_rolled_back() {
     let create =
         InfraWorkspace::cluster_arguments(&[&CREATE_INFRA[..], &WORKLOAD_IDENTITIES].concat());
     let roll_back = [&create[..], &["--roll-back".to_owned()]].concat();
+    let destroy = InfraWorkspace::cluster_arguments(&["destroy", "infra", "azure"]);
     let before = workspace.resource_ids();
     let mut kills = 0;
     for position in [KillPosition::BeforeRequest, KillPosition::AfterRequest] {
         for request in (9..).step_by(3) {
             if !workspace.kill_at(&create, "arm", request, position) {
+                workspace.succeed_json(&destroy);
                 break;
             }
             // The roll-back is killed, too, if it sends that many requests.

@@ -383,7 +383,8 @@ fn api_version(resource: &DesiredResource) -> &'static str {
 fn without_versions(mut body: Value) -> Value {
     match &mut body {
         Value::Object(properties) => {
-            properties.retain(|name, _| name != "etag" && name != "systemData");
+            let changing = ["etag", "systemData", "createdOn", "updatedOn"];
+            properties.retain(|name, _| !changing.contains(&name.as_str()));
             properties.values_mut().for_each(|value| *value = without_versions(value.take()));
         }
         Value::Array(elements) => {
