@@ -17,17 +17,18 @@ use std::time::Duration;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding, RecordedState,
-    ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_plan,
+    ResourceChange, ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_plan,
     wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
 
 use self::progress::{ProgressArgs, ProgressOutput};
-use self::target_journal::{LockArgs, StateArgs, TargetJournal, journal_error};
+use self::target_journal::{JournalContext, LockArgs, StateArgs, TargetJournal, journal_error};
 use super::azure_account::AzureAccount;
 use super::rotation_timing::parse_duration;
 use crate::exit::CommandError;
 use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
 
 /// The flags of a command that changes Azure resources.
 #[derive(Debug, Clone, clap::Args)]
@@ -51,6 +52,17 @@ impl RunArgs {
     pub(in crate::commands) fn options(&self) -> RunOptions {
         let (parallel, retry_timeout) = (self.parallel.get(), self.timeout);
         RunOptions { parallel, retry_timeout, ..RunOptions::default() }
+    }
+
+    /// What the journal of the command depends on.
+    pub(in crate::commands) const fn journal_context<'a>(
+        &self,
+        account: &'a AzureAccount,
+        environment: &'a ProcessEnvironment,
+        clock: &'a SharedClock,
+    ) -> JournalContext<'a> {
+        let lock_timeout = self.lock.lock_timeout;
+        JournalContext { account, environment, clock, lock_timeout }
     }
 
     pub(in crate::commands) fn progress(&self) -> ProgressOutput {
@@ -112,7 +124,11 @@ pub(in crate::commands) async fn make_plan(
     live_check: LiveCheck<'_>,
 ) -> Result<CheckedPlan, CommandError> {
     let live = read_live(target).await?;
-    let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    let mut plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    if !target.is_complete {
+        // The resources of the further run are not obsolete.
+        plan.resources.retain(|planned| planned.change != ResourceChange::Delete);
+    }
     let mut findings = live_check(&live);
     let account = target.account;
     let checked = check_plan(&account.arm, &account.subscription, &plan).await;

@@ -78,7 +78,7 @@ pub enum JournalContainerError {
         /// The URL of the blob.
         blob: String,
         /// The length after the last write.
-        expected: u64,
+        expected: usize,
     },
     /// Azure rejected a request.
     #[error("{operation} `{blob}` failed")]
@@ -157,7 +157,7 @@ pub(super) struct JournalContainer {
     blob: JournalBlob,
     lease: BlobLease,
     /// The length of the blob.
-    length: u64,
+    length: usize,
 }
 
 /// The client of the blob.
@@ -208,17 +208,10 @@ impl JournalContainer {
             BlobClientSetMetadataOptions { lease_id, ..BlobClientSetMetadataOptions::default() };
         let written = self.blob.0.set_metadata(&metadata, Some(options)).await;
         written.map_err(|source| self.blob.error("writing the metadata of", source))?;
-        let DownloadedBlob { content, blocks } = self.blob.download().await?.unwrap_or_default();
-        let blob = self.blob.url();
-        match blocks {
-            Some(blocks) if blocks + BLOCKS_OF_A_COMMAND > MAX_BLOCKS => {
-                return Err(JournalContainerError::TooManyBlocks { blob, blocks });
-            }
-            Some(_) if content.is_empty() || content.ends_with('\n') => {}
-            _ => return Err(JournalContainerError::NotAppendBlob { blob }),
-        }
-        self.length = content.len() as u64;
-        Ok(content)
+        let found = self.blob.download().await?.unwrap_or_default();
+        found.check_extensible(&self.blob.url())?;
+        self.length = found.content.len();
+        Ok(found.content)
     }
 
     pub(super) fn lease_status(&self) -> LeaseStatus {
@@ -233,7 +226,7 @@ impl JournalContainer {
         self.lease.status().check()?;
         let block = format!("{line}\n");
         let Err(source) = self.append_block(&block).await else {
-            self.length += block.len() as u64;
+            self.length += block.len();
             return Ok(());
         };
         if has_code(&source, "BlockCountExceedsLimit") {
@@ -241,10 +234,9 @@ impl JournalContainer {
             return Err(JournalContainerError::TooManyBlocks { blob, blocks });
         }
         let found = self.blob.download().await?.unwrap_or_default().content;
-        let written = usize::try_from(self.length).ok().and_then(|length| found.get(length..));
-        match written {
+        match found.get(self.length..) {
             Some(written) if written == block => {
-                self.length += block.len() as u64;
+                self.length += block.len();
                 Ok(())
             }
             Some("") => Err(match status_of(&source) {
@@ -269,7 +261,8 @@ impl JournalContainer {
         };
         let body = RequestContent::from(block.as_bytes().to_vec());
         let client = self.blob.0.append_blob_client();
-        client.append_block(body, block.len() as u64, Some(options)).await.map(drop)
+        let length = u64::try_from(block.len()).unwrap_or(u64::MAX);
+        client.append_block(body, length, Some(options)).await.map(drop)
     }
 
     /// Ends the lease.
@@ -285,6 +278,20 @@ struct DownloadedBlob {
     content: String,
     /// The number of blocks of an append blob; `None` for other blobs.
     blocks: Option<usize>,
+}
+
+impl DownloadedBlob {
+    /// Checks that a command can append its entries.
+    fn check_extensible(&self, blob: &str) -> Result<(), JournalContainerError> {
+        let blob = blob.to_owned();
+        match self.blocks {
+            Some(blocks) if blocks + BLOCKS_OF_A_COMMAND > MAX_BLOCKS => {
+                Err(JournalContainerError::TooManyBlocks { blob, blocks })
+            }
+            Some(_) if self.content.is_empty() || self.content.ends_with('\n') => Ok(()),
+            _ => Err(JournalContainerError::NotAppendBlob { blob }),
+        }
+    }
 }
 
 impl JournalBlob {
@@ -391,5 +398,35 @@ impl JournalBlob {
             Err(error) if has_code(&error, "BlobNotFound") => Ok(None),
             Err(error) => Err(self.error("reading", error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blob_that_cannot_take_the_entries_of_a_command_is_rejected() {
+        let check = |content: &str, blocks| {
+            let found = DownloadedBlob { content: content.to_owned(), blocks };
+            let checked = found.check_extensible("https://a.example.com/con/journal.jsonl");
+            checked.map_err(|error| (error.to_string(), error.hint()))
+        };
+        assert_eq!(check("", Some(0)), Ok(()));
+        assert_eq!(check("{}\n", Some(49_000)), Ok(()));
+        let (error, hint) = check("{}\n", Some(49_001)).unwrap_err();
+        assert!(error.contains("has 49001 blocks, and Azure permits 50000"), "{error}");
+        assert!(hint.contains("--type append --overwrite"), "{hint}");
+        for (content, blocks) in [("{}\n", None), ("{}", Some(1))] {
+            let (error, _) = check(content, blocks).unwrap_err();
+            assert!(error.contains("is not an append blob"), "{error}");
+        }
+    }
+
+    #[test]
+    fn holder_fits_into_the_metadata_of_a_blob() {
+        let holder = JournalHolder::new(&format!("`lanyard` on h\u{f6}st\r\n{}", "x".repeat(900)));
+        assert!(holder.0.starts_with("`lanyard` on h?st??xx"), "{}", holder.0);
+        assert_eq!(holder.0.len(), 500);
     }
 }

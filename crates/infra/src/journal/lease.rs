@@ -56,8 +56,9 @@ impl BlobLease {
         clock: &SharedClock,
     ) -> Self {
         let (sender, state) = watch::channel(LeaseState::HeldUntil(acquired + HELD_FOR));
+        let status =
+            LeaseStatus { blob: blob.url().clone(), clock: SharedClock::clone(clock), state };
         let clock = SharedClock::clone(clock);
-        let status = LeaseStatus { blob: blob.url().clone(), clock: clock.clone(), state };
         let renewal = LeaseRenewal { blob, id: id.clone(), clock, state: sender };
         let renewal = tokio::spawn(renewal.run(acquired));
         Self { id, status, renewal }

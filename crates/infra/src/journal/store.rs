@@ -45,10 +45,11 @@ impl JournalStoreError {
 impl JournalStore {
     /// Appends one line, which is durable when the call returns.
     pub(super) async fn append(&mut self, line: &str) -> Result<(), JournalStoreError> {
-        Ok(match self {
+        match self {
             Self::Directory(directory) => directory.append(line)?,
             Self::Container(container) => container.append(line).await?,
-        })
+        }
+        Ok(())
     }
 
     /// The lease that the storage needs for writes.
@@ -63,7 +64,7 @@ impl JournalStore {
     pub(super) async fn release(self) -> Result<(), JournalStoreError> {
         match self {
             Self::Directory(_) => Ok(()),
-            Self::Container(container) => Ok(container.release().await?),
+            Self::Container(container) => container.release().await.map_err(Into::into),
         }
     }
 }

@@ -14,7 +14,7 @@ use lanyard_vocabulary::ArmResourceId;
 use serde::{Serialize, Serializer};
 
 use super::report::RunSummary;
-use super::target_journal::{JournalContext, TargetJournal, journal_error};
+use super::target_journal::{TargetJournal, journal_error};
 use super::{RunArgs, interrupted_write_error};
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::exit::{CommandError, CommandExit, CommandResult};
@@ -89,12 +89,7 @@ pub(in crate::commands) async fn destroy_cluster_stack(
     let identifiers = cluster.identifiers()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, environment, &clock).await?;
-    let context = JournalContext {
-        account: &account,
-        environment,
-        clock: &clock,
-        lock_timeout: args.run.lock.lock_timeout,
-    };
+    let context = args.run.journal_context(&account, environment, &clock);
     let cluster = JournalCluster {
         name: identifiers.name().clone(),
         infra_id: identifiers.infra_id().clone(),

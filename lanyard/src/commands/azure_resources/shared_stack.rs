@@ -9,7 +9,7 @@ use lanyard_infra::{
 };
 
 use super::destroy_stack::{DestroyArgs, RecordedStacks, StackRemoval};
-use super::target_journal::{JournalContext, TargetJournal, journal_error};
+use super::target_journal::{TargetJournal, journal_error};
 use super::{RunArgs, StackTarget, no_live_check, plan_and_apply, print_report, read_live};
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandResult};
@@ -61,12 +61,7 @@ impl<'a> SharedStack<'a> {
             infra_id: identifiers.infra_id().clone(),
             subscription: self.account.subscription.to_string(),
         };
-        let context = JournalContext {
-            account: self.account,
-            environment: self.environment,
-            clock,
-            lock_timeout: run.lock.lock_timeout,
-        };
+        let context = run.journal_context(self.account, self.environment, clock);
         let name = format!("{}-{}", self.stack, self.name.to_ascii_lowercase());
         run.state.journal(context, cluster, &name)
     }

@@ -1,6 +1,6 @@
 //! The journal of a command: the flags that name it, and how it is opened.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::SharedClock;
@@ -68,7 +68,7 @@ impl StateArgs {
         };
         let access = JournalAccess {
             container: ContainerAccess {
-                credential: account.credential.clone(),
+                credential: Arc::clone(&account.credential),
                 client_options: account.transport.client_options(),
             },
             holder: this_process(clock),
@@ -97,7 +97,7 @@ fn default_base(environment: &ProcessEnvironment) -> Result<JournalLocation, Com
 fn this_process(clock: &SharedClock) -> JournalHolder {
     let words = std::env::args().skip(1).take_while(|word| !word.starts_with('-'));
     let command = words.collect::<Vec<_>>().join(" ");
-    let host = std::fs::read_to_string(PathBuf::from("/proc/sys/kernel/hostname"));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let host = host.map_or_else(|_| "an unknown host".to_owned(), |text| text.trim().to_owned());
     let (process, since) = (std::process::id(), clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"));
     JournalHolder::new(&format!("`lanyard {command}`, process {process} on {host}, since {since}"))

@@ -13,7 +13,6 @@ use crate::commands::azure_resources::cluster_target::{
     ClusterTarget, OutputPaths, recorded_cluster,
 };
 use crate::commands::azure_resources::roll_back::RollBackArgs;
-use crate::commands::azure_resources::target_journal::JournalContext;
 use crate::exit::CommandResult;
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
@@ -80,12 +79,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = raw.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let context = JournalContext {
-        account: &account,
-        environment: &environment,
-        clock: &clock,
-        lock_timeout: args.run.lock.lock_timeout,
-    };
+    let context = args.run.journal_context(&account, &environment, &clock);
     if args.roll_back.roll_back {
         let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
         return recorded.roll_back(&args.run, args.output, &clock).await;
