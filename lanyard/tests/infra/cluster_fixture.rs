@@ -257,7 +257,7 @@ impl ClusterFixture {
 
     /// Undoes the interrupted run until the roll-back reaches the request of the cut, and returns whether it did.
     pub(crate) async fn interrupted_roll_back(&self) -> bool {
-        self.interrupt(self.roll_back_once()).await
+        self.interrupt(Box::pin(self.roll_back_once())).await
     }
 
     /// Sets the request at which the next run ends.
@@ -267,12 +267,12 @@ impl ClusterFixture {
 
     /// Applies the plan until the run reaches the request of the cut, and returns whether it did.
     pub(crate) async fn interrupted_apply(&self) -> bool {
-        self.interrupt(self.apply_once()).await
+        self.interrupt(Box::pin(self.apply_once())).await
     }
 
     /// Removes the cluster until the run reaches the request of the cut, and returns whether it did.
     pub(crate) async fn interrupted_destroy(&self) -> bool {
-        self.interrupt(self.destroy_once()).await
+        self.interrupt(Box::pin(self.destroy_once())).await
     }
 
     async fn interrupt<T>(&self, work: impl Future<Output = T>) -> bool {
@@ -385,10 +385,14 @@ fn without_versions(mut body: Value) -> Value {
         Value::Object(properties) => {
             let changing = ["etag", "systemData", "createdOn", "updatedOn"];
             properties.retain(|name, _| !changing.contains(&name.as_str()));
-            properties.values_mut().for_each(|value| *value = without_versions(value.take()));
+            for value in properties.values_mut() {
+                *value = without_versions(value.take());
+            }
         }
         Value::Array(elements) => {
-            elements.iter_mut().for_each(|value| *value = without_versions(value.take()));
+            for value in elements {
+                *value = without_versions(value.take());
+            }
         }
         _ => {}
     }

@@ -34,7 +34,7 @@ impl HttpClient for ReplyLosingClient {
         let reply = self.inner.execute_request(request).await?;
         let mut counts = self.loser.0.lock();
         counts.0 += usize::from(is_append);
-        if is_append && counts.0 % 3 == 0 {
+        if is_append && counts.0.is_multiple_of(3) {
             counts.1 += 1;
             return Err(azure_core::Error::with_message(ErrorKind::Io, "the reply is lost"));
         }
