@@ -51,7 +51,9 @@ fn ended() -> JournalEntry {
 /// What undoes the unfinished run of the stack `infra`; `None` if there is none.
 fn undo_actions(entries: &[JournalEntry]) -> Option<Vec<(String, UndoAction)>> {
     let mut state = RecordedState::default();
-    entries.iter().for_each(|entry| state.apply(entry));
+    for entry in entries {
+        state.apply(entry);
+    }
     let run = state.unfinished_run(ResourceStack::Infra)?;
     Some(run.changes.iter().map(|(key, it)| (key.to_string(), it.undo.clone())).collect())
 }
