@@ -82,7 +82,7 @@ async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
     };
     let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
     let directory = TempDir::new().unwrap();
-    let journal = open_directory(directory.path().to_owned(), &cluster).unwrap();
+    let journal = open_directory(directory.path().to_owned(), &cluster).await.unwrap();
     let clock = azure.shared_clock();
     let arm = azure.owner_client(|inner| LatencyClient::wrap(inner, SharedClock::clone(&clock)));
     let context =
@@ -91,7 +91,7 @@ async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
         let live = LiveState::read(&arm, &graph).await.unwrap();
         let plan = Plan::new(&graph, &live, &journal.state(), &tags);
         let began = clock.monotonic();
-        let report = apply(context, &graph, &plan, live, &tags).await;
+        let report = apply(context, &graph, &plan, live, &tags).await.unwrap();
         assert!(report.succeeded(), "{:?}", report.outcomes);
         clock.monotonic().saturating_sub(began)
     };

@@ -36,6 +36,8 @@ pub(crate) struct ProcessEnvironment {
     pub(crate) azure_client_certificate_path: Option<PathBuf>,
     /// `AZURE_SUBSCRIPTION_ID`: the subscription of the infrastructure commands.
     pub(crate) azure_subscription_id: Option<String>,
+    /// `LANYARD_STATE`: the directory or the blob container of the journals.
+    pub(crate) journals: Option<String>,
     /// `XDG_STATE_HOME`, or `~/.local/state`: the directory of the journals.
     pub(crate) state_directory: Option<PathBuf>,
     /// `LANYARD_CRASH_AT`: the crash point at which the process kills itself.
@@ -82,6 +84,7 @@ impl ProcessEnvironment {
             azure_authority_host: text("AZURE_AUTHORITY_HOST"),
             azure_client_certificate_path: text("AZURE_CLIENT_CERTIFICATE_PATH").map(PathBuf::from),
             azure_subscription_id: text("AZURE_SUBSCRIPTION_ID"),
+            journals: text("LANYARD_STATE"),
             state_directory: text("XDG_STATE_HOME")
                 .map(PathBuf::from)
                 .or_else(|| std::env::home_dir().map(|home| home.join(".local").join("state"))),

@@ -40,7 +40,7 @@ fn second_apply_writes_nothing_and_destroy_leaves_nothing() {
         let report = fixture.destroy().await;
         assert!(report.succeeded(), "{:?}", report.outcomes);
         assert_eq!(fixture.resource_ids().await, before);
-        assert_eq!(fixture.recorded_count(), 0);
+        assert_eq!(fixture.recorded_count().await, 0);
         fixture.azure.shutdown().await;
     });
 }

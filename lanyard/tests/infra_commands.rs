@@ -117,6 +117,88 @@ fn command_that_is_killed_at_any_request_is_continued() {
     assert!(kills[0] >= 2 * 20 && kills[1] >= 2 * 5, "{kills:?}");
 }
 
+#[test]
+fn killed_command_is_rolled_back() {
+    let workspace = InfraWorkspace::start();
+    workspace.write_identities();
+    let create =
+        InfraWorkspace::cluster_arguments(&[&CREATE_INFRA[..], &WORKLOAD_IDENTITIES].concat());
+    let roll_back = [&create[..], &["--roll-back".to_owned()]].concat();
+    let destroy = InfraWorkspace::cluster_arguments(&["destroy", "infra", "azure"]);
+    let before = workspace.resource_ids();
+    let mut kills = 0;
+    for position in [KillPosition::BeforeRequest, KillPosition::AfterRequest] {
+        for request in (9..).step_by(3) {
+            if !workspace.kill_at(&create, "arm", request, position) {
+                workspace.succeed_json(&destroy);
+                break;
+            }
+            // The roll-back is killed, too, if it sends that many requests.
+            workspace.kill_at(&roll_back, "arm", 6, position);
+            let (code, error) = workspace.run(&roll_back);
+            let is_rolled_back = error.contains("nothing to roll back");
+            assert!(code == Some(0) || (code == Some(2) && is_rolled_back), "{code:?} {error}");
+            assert_eq!(workspace.resource_ids(), before, "{request} {position:?}");
+            kills += 1;
+        }
+    }
+    assert!(kills >= 4, "{kills}");
+    workspace.succeed_json(&create);
+    let complete = workspace.resource_ids();
+    let (code, error) = workspace.run(&roll_back);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("nothing to roll back"), "{error}");
+    assert!(error.contains("lanyard destroy"), "{error}");
+    assert_eq!(workspace.resource_ids(), complete);
+}
+
+#[test]
+fn command_with_its_journal_in_a_container_is_killed_and_continued() {
+    let workspace = InfraWorkspace::start();
+    workspace.write_identities();
+    let state = ["--state".to_owned(), workspace.create_container()];
+    let with_state =
+        |arguments: &[&str]| [&InfraWorkspace::cluster_arguments(arguments)[..], &state].concat();
+    let create = with_state(&[&CREATE_INFRA[..], &WORKLOAD_IDENTITIES].concat());
+    let destroy = with_state(&["destroy", "infra", "azure"]);
+    let before = workspace.resource_ids();
+    workspace.succeed_json(&create);
+    let complete = workspace.resource_ids();
+    workspace.succeed_json(&destroy);
+    let requests = [("blob", 1), ("blob", 6), ("blob", 11), ("blob", 20), ("arm", 12), ("arm", 18)];
+    let mut kills = [0, 0];
+    for position in [KillPosition::BeforeRequest, KillPosition::AfterRequest] {
+        for (service, request) in requests {
+            let runs = [(&create, &complete), (&destroy, &before)];
+            for (kills, (arguments, expected)) in kills.iter_mut().zip(runs) {
+                *kills += usize::from(workspace.kill_at(arguments, service, request, position));
+                // The lease of the killed command ends.
+                workspace.advance_clock(61);
+                workspace.succeed_json(arguments);
+                assert_eq!(&workspace.resource_ids(), expected, "{service} {request} {position:?}");
+            }
+        }
+    }
+    assert!(kills[0] >= 10 && kills[1] >= 6, "{kills:?}");
+}
+
+#[test]
+fn second_command_says_which_one_uses_the_container() {
+    let workspace = InfraWorkspace::start();
+    let state = workspace.create_container();
+    let apply = ["apply", "azure", "-f", "cluster.yaml", "--state", &state];
+    workspace.while_held_at(&apply, ("blob", 8), |process| {
+        let (code, error) = workspace.run(&[&apply[..], &["--lock-timeout", "0s"]].concat());
+        assert_eq!(code, Some(3), "{error}");
+        assert!(error.contains("another command holds the lease of `https://"), "{error}");
+        assert!(error.contains(&format!("`lanyard apply azure`, process {process} on")), "{error}");
+        // Reading needs no lease.
+        workspace.succeed_json(&["plan", "azure", "-f", "cluster.yaml", "--state", &state]);
+    });
+    workspace.advance_clock(61);
+    workspace.succeed_json(&apply);
+}
+
 /// The number of resources with this result in the summary of a run.
 fn results(summary: &Value, result: &str) -> usize {
     let resources = summary["resources"].as_array().unwrap();

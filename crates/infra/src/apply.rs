@@ -1,15 +1,16 @@
 //! Applies a plan: writes the resources in parallel, each recorded in the journal before it is sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lanyard_azure::{ArmClient, OperationError};
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::api_versions::api_version_of;
 use crate::graph_run::{GraphNode, NodeResult, run_graph};
-use crate::journal::{Journal, RecordedState, WriteKind, WritePhase};
+use crate::journal::{Journal, JournalError, RecordedState, RunCommand, WriteKind, WritePhase};
 use crate::live_state::{
     LiveResource, LiveState, find_in_collection, find_role_assignment, list_role_assignments,
     read_resource,
@@ -17,7 +18,9 @@ use crate::live_state::{
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::{Plan, PlannedResource, ResourceChange, live_differences};
 use crate::progress::{ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming};
-use crate::resource::{DesiredResource, Ownership, ResourceDefinition, ResourceKey};
+use crate::resource::{
+    DesiredResource, Ownership, ResourceDefinition, ResourceKey, ResourceStack, write_lock,
+};
 use crate::resource_graph::ResourceGraph;
 use crate::resource_request::write_request;
 use crate::resource_write::{ResourceError, ResourceWriter};
@@ -33,6 +36,8 @@ pub struct RunOptions {
     /// The pause between two polls of an operation whose replies name none. Network resources are ready within
     /// seconds; Azure's SDKs poll every 30 s.
     pub poll_interval: Duration,
+    /// Whether a successful apply ends the run. Otherwise the command applies a further plan to the same stacks.
+    pub ends_run: bool,
 }
 
 impl Default for RunOptions {
@@ -42,6 +47,7 @@ impl Default for RunOptions {
             parallel: 16,
             retry_timeout: Duration::from_mins(15),
             poll_interval: Duration::from_secs(2),
+            ends_run: true,
         }
     }
 }
@@ -118,7 +124,34 @@ impl RunReport {
 /// Applies the plan. Failures stop only the resources that depend on the failed one.
 ///
 /// A plan with problems is not applied: the report then names each problem, and nothing was written.
+///
+/// The journal records the beginning of a run that writes, and the end of one that succeeds. A run without its end
+/// can be undone, see [`crate::roll_back`].
+///
+/// # Errors
+///
+/// [`JournalError`] if the beginning or the end of the run cannot be recorded. Errors of single writes are in the
+/// report.
 pub async fn apply(
+    context: RunContext<'_>,
+    graph: &ResourceGraph,
+    plan: &Plan,
+    live: LiveState,
+    tags: &OwnershipTags,
+) -> Result<RunReport, JournalError> {
+    let stacks: BTreeSet<ResourceStack> = graph.resources().iter().map(|it| it.stack).collect();
+    let stacks = Vec::from_iter(stacks);
+    if plan.writes().next().is_some() {
+        context.journal.start_run(context.clock.now(), RunCommand::Apply, stacks.clone()).await?;
+    }
+    let report = write_resources(context, graph, plan, live, tags).await;
+    if report.succeeded() && context.options.ends_run {
+        context.journal.end_run(context.clock.now(), &stacks).await?;
+    }
+    Ok(report)
+}
+
+async fn write_resources(
     context: RunContext<'_>,
     graph: &ResourceGraph,
     plan: &Plan,
@@ -174,13 +207,9 @@ impl ApplyRun<'_> {
             Some(resource) => GraphNode {
                 key,
                 depends_on: resource.depends_on.clone(),
-                lock: resource.write_lock().to_ascii_lowercase(),
+                lock: write_lock(&resource.id),
             },
-            None => GraphNode {
-                key,
-                depends_on: Vec::new(),
-                lock: planned.id.as_str().to_ascii_lowercase(),
-            },
+            None => GraphNode { key, depends_on: Vec::new(), lock: write_lock(&planned.id) },
         }
     }
 
@@ -198,7 +227,7 @@ impl ApplyRun<'_> {
                 return Err(ResourceError::Problem(problem.clone()));
             }
             ResourceChange::None { ownership } => {
-                return self.record_unchanged(planned, *ownership);
+                return self.record_unchanged(planned, *ownership).await;
             }
             ResourceChange::Create => "create",
             ResourceChange::Update { .. } => "update",
@@ -224,16 +253,21 @@ impl ApplyRun<'_> {
 
     async fn write(&self, planned: &PlannedResource) -> Result<ResourceOutcome, ResourceError> {
         let Some(resource) = self.graph.get(&planned.key) else {
+            let version = api_version_of(&planned.id);
+            let found = self.context.arm.fetch_optional(planned.id.as_str(), version).await?;
             let report = |phase| self.report(&planned.key, phase);
-            let writer = self.writer(planned, WriteKind::Delete, &[], &report);
-            writer.delete(api_version_of(&planned.id)).await?;
+            let mut writer = self.writer(planned, WriteKind::Delete, &[], &report);
+            writer.before = found.map(|response| response.body);
+            writer.delete(version).await?;
             return Ok(ResourceOutcome::Deleted);
         };
         let outcome = match planned.change {
             ResourceChange::Update { .. } => ResourceOutcome::Updated,
             ResourceChange::Replace { .. } => {
                 let report = |phase| self.report(&planned.key, phase);
-                let writer = self.writer(planned, WriteKind::Delete, &resource.depends_on, &report);
+                let mut writer =
+                    self.writer(planned, WriteKind::Delete, &resource.depends_on, &report);
+                writer.before = self.live_body(&planned.key);
                 writer.delete(resource.api_version()).await?;
                 self.live.lock().set(planned.key.clone(), None);
                 ResourceOutcome::Replaced
@@ -242,6 +276,10 @@ impl ApplyRun<'_> {
         };
         self.put(planned, resource).await?;
         Ok(outcome)
+    }
+
+    fn live_body(&self, key: &ResourceKey) -> Option<Value> {
+        self.live.lock().get(key).map(|found| found.body.clone())
     }
 
     /// Creates the resource, or changes it in place.
@@ -253,11 +291,20 @@ impl ApplyRun<'_> {
         let is_update = matches!(planned.change, ResourceChange::Update { .. });
         let kind = if is_update { WriteKind::Update } else { WriteKind::Create };
         let report = |phase| self.report(&planned.key, phase);
-        let writer = self.writer(planned, kind, &resource.depends_on, &report);
+        let mut writer = self.writer(planned, kind, &resource.depends_on, &report);
+        // An update contains the live properties, so they are read immediately before each attempt.
+        let read = async || {
+            if is_update { read_resource(self.context.arm, resource).await } else { Ok(None) }
+        };
+        let existing = read().await?;
+        writer.before = existing.as_ref().map(|existing| existing.body.clone());
+        let first = Mutex::new(Some(existing));
         let build = async || {
-            // An update contains the live properties, so they are read immediately before.
-            let existing =
-                if is_update { read_resource(self.context.arm, resource).await? } else { None };
+            let first = first.lock().take();
+            let existing = match first {
+                Some(existing) => existing,
+                None => read().await?,
+            };
             Ok(write_request(resource, existing.as_ref(), &self.live.lock(), self.tags)?)
         };
         let (found, ownership) = match writer.put(build).await {
@@ -271,7 +318,7 @@ impl ApplyRun<'_> {
                 None => return Err(error),
             },
         };
-        writer.record(&found.id, ownership)?;
+        writer.record(&found.id, ownership).await?;
         self.live.lock().set(planned.key.clone(), Some(found));
         Ok(())
     }
@@ -297,7 +344,7 @@ impl ApplyRun<'_> {
     }
 
     /// Records a resource that needs no write, if the journal does not have it yet.
-    fn record_unchanged(
+    async fn record_unchanged(
         &self,
         planned: &PlannedResource,
         ownership: Ownership,
@@ -312,7 +359,7 @@ impl ApplyRun<'_> {
         if !is_recorded {
             let report = |_| {};
             let writer = self.writer(planned, WriteKind::Update, &depends_on, &report);
-            writer.record(&planned.id, ownership)?;
+            writer.record(&planned.id, ownership).await?;
         }
         Ok(ResourceOutcome::Unchanged)
     }
@@ -325,7 +372,7 @@ impl ApplyRun<'_> {
         report: &'b (dyn Fn(ProgressPhase) + Sync),
     ) -> ResourceWriter<'b> {
         let (context, key, stack, id) = (self.context, &planned.key, planned.stack, &planned.id);
-        ResourceWriter { context, key, stack, id, kind, depends_on, report }
+        ResourceWriter { context, key, stack, id, kind, depends_on, before: None, report }
     }
 }
 

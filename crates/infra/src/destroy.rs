@@ -1,21 +1,20 @@
 //! Removes the resources of a stack that the journal records as created or imported.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use lanyard_azure::{ArmBody as _, PrivateDnsLinkBody, RoleAssignmentBody};
-use lanyard_vocabulary::{ArmResourceId, format_error_chain};
-use parking_lot::Mutex;
+use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
 use crate::api_versions::api_version_of;
 use crate::apply::{ResourceOutcome, RunContext, RunReport};
 use crate::graph_run::{GraphNode, run_graph};
-use crate::journal::{JournalEntry, RecordedResource, RecordedState, WriteKind};
-use crate::live_state::LiveState;
-use crate::progress::{ProgressEvent, ProgressPhase, ResourceTiming};
-use crate::resource::{ResourceKey, ResourceStack};
+use crate::journal::{
+    JournalEntry, JournalError, RecordedResource, RecordedState, RunCommand, WriteKind,
+};
+use crate::resource::{ResourceKey, ResourceStack, write_lock};
 use crate::resource_write::{ResourceError, ResourceWriter};
+use crate::run_steps::RunSteps;
 
 /// The resources that a destroy command removes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,7 +40,7 @@ pub struct DestroyedResource {
     pub removed_with: Option<ResourceKey>,
     /// The resources that are removed first.
     #[serde(skip)]
-    after: Vec<ResourceKey>,
+    pub(crate) after: Vec<ResourceKey>,
 }
 
 impl DestroyPlan {
@@ -50,23 +49,34 @@ impl DestroyPlan {
     /// Role assignments are always deleted one by one, also those in a group that is deleted: an interrupted
     /// deletion would otherwise leave assignments of principals that do not exist any more.
     pub fn new(recorded: &RecordedState, stacks: &[ResourceStack]) -> Self {
-        let ours: BTreeMap<&ResourceKey, &RecordedResource> = recorded
+        let ours = recorded
             .resources()
-            .filter(|(_, record)| record.ownership.is_ours() && stacks.contains(&record.stack))
-            .collect();
+            .filter(|(_, record)| record.ownership.is_ours() && stacks.contains(&record.stack));
+        Self::of_resources(&ours.collect(), &[])
+    }
+
+    /// The removal of `ours`. What `dependents` need is removed after them, although they stay.
+    pub(crate) fn of_resources(
+        ours: &BTreeMap<&ResourceKey, &RecordedResource>,
+        dependents: &[(&ResourceKey, &[ResourceKey])],
+    ) -> Self {
         let containers: BTreeMap<&ResourceKey, &ResourceKey> =
-            ours.keys().filter_map(|key| Some((*key, outermost_container(key, &ours)?))).collect();
+            ours.keys().filter_map(|key| Some((*key, outermost_container(key, ours)?))).collect();
         // The resource whose delete request removes this one.
         let removed_by = |key: &ResourceKey| (*containers.get(key).unwrap_or(&key)).clone();
         let mut resources: Vec<_> = ours
             .iter()
             .map(|(key, record)| {
                 let removed_with = containers.get(key).map(|container| (*container).clone());
-                let needs = |it: &RecordedResource| {
-                    it.depends_on.iter().any(|dependency| removed_by(dependency) == **key)
+                let needs = |depends_on: &[ResourceKey]| {
+                    depends_on.iter().any(|dependency| removed_by(dependency) == **key)
                 };
-                let dependents = ours.iter().filter(|(_, it)| needs(it));
-                let first: BTreeSet<_> = dependents.map(|(key, _)| removed_by(key)).collect();
+                let removed = ours.iter().filter(|(_, it)| needs(&it.depends_on));
+                let kept = dependents.iter().filter(|(_, depends_on)| needs(depends_on));
+                let first: BTreeSet<_> = removed
+                    .map(|(key, _)| removed_by(key))
+                    .chain(kept.map(|(key, _)| (*key).clone()))
+                    .collect();
                 let after = match &removed_with {
                     Some(container) => vec![container.clone()],
                     None => first.into_iter().filter(|it| it != *key).collect(),
@@ -114,10 +124,12 @@ fn has_type(id: &ArmResourceId, resource_type: &str) -> bool {
 /// Sorts the resources so that each is behind the ones that are removed first.
 fn sort_by_order(resources: &mut Vec<DestroyedResource>) {
     let mut waiting = std::mem::take(resources);
+    let all: BTreeSet<_> = waiting.iter().map(|it| it.key.clone()).collect();
     let mut placed = BTreeSet::new();
     while !waiting.is_empty() {
+        let is_placed = |key: &ResourceKey| placed.contains(key) || !all.contains(key);
         let (mut ready, blocked): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|it| it.after.iter().all(|key| placed.contains(key)));
+            waiting.into_iter().partition(|it| it.after.iter().all(is_placed));
         if ready.is_empty() {
             // A cycle cannot be recorded; the order of the rest does not matter then.
             resources.extend(blocked);
@@ -130,69 +142,70 @@ fn sort_by_order(resources: &mut Vec<DestroyedResource>) {
 }
 
 /// Removes the resources of the plan. It can be interrupted and run again at any point.
-pub async fn destroy(context: RunContext<'_>, plan: &DestroyPlan) -> RunReport {
-    let run =
-        DestroyRun { context, plan, began: context.clock.monotonic(), timings: Mutex::default() };
-    let nodes = plan.resources.iter().map(|resource| GraphNode {
-        key: resource.key.clone(),
-        depends_on: resource.after.clone(),
-        lock: resource.id.as_str().to_ascii_lowercase(),
-    });
-    let results = run_graph(nodes.collect(), context.options.parallel, |key| run.remove(key)).await;
-    let outcomes = results.into_iter().map(|(key, result)| (key, ResourceOutcome::from(result)));
-    RunReport {
-        outcomes: outcomes.collect(),
-        timings: run.timings.into_inner(),
-        live: LiveState::default(),
+///
+/// # Errors
+///
+/// [`JournalError`] if the beginning or the end of the run cannot be recorded. Errors of single deletions are in
+/// the report.
+pub async fn destroy(
+    context: RunContext<'_>,
+    plan: &DestroyPlan,
+) -> Result<RunReport, JournalError> {
+    let stacks: BTreeSet<ResourceStack> = plan.resources.iter().map(|it| it.stack).collect();
+    let stacks = Vec::from_iter(stacks);
+    if !stacks.is_empty() {
+        context.journal.start_run(context.clock.now(), RunCommand::Destroy, stacks.clone()).await?;
+    }
+    let steps = RunSteps::begin(context);
+    let nodes = plan.resources.iter().map(DestroyedResource::node).collect();
+    let results = run_graph(nodes, context.options.parallel, async |key| {
+        match plan.resources.iter().find(|it| it.key == key) {
+            Some(resource) => remove_resource(&steps, resource).await,
+            None => Ok(ResourceOutcome::Unchanged),
+        }
+    })
+    .await;
+    let report = steps.report(results);
+    if report.succeeded() {
+        context.journal.end_run(context.clock.now(), &stacks).await?;
+    }
+    Ok(report)
+}
+
+impl DestroyedResource {
+    pub(crate) fn node(&self) -> GraphNode {
+        let (key, depends_on) = (self.key.clone(), self.after.clone());
+        GraphNode { key, depends_on, lock: write_lock(&self.id) }
     }
 }
 
-struct DestroyRun<'a> {
-    context: RunContext<'a>,
-    plan: &'a DestroyPlan,
-    began: Duration,
-    timings: Mutex<BTreeMap<ResourceKey, ResourceTiming>>,
-}
-
-impl DestroyRun<'_> {
-    async fn remove(&self, key: ResourceKey) -> Result<ResourceOutcome, ResourceError> {
-        let Some(resource) = self.plan.resources.iter().find(|it| it.key == key) else {
-            return Ok(ResourceOutcome::Unchanged);
-        };
-        if resource.removed_with.is_some() {
-            let at = self.context.clock.now();
-            self.context.journal.record(&JournalEntry::Removed { at, key })?;
-            return Ok(ResourceOutcome::Deleted);
-        }
-        let elapsed = || self.context.clock.monotonic().saturating_sub(self.began);
-        let report = |phase| {
-            let event = ProgressEvent { elapsed: elapsed(), key: key.clone(), phase };
-            self.context.progress.observe(&event);
-        };
-        let started = elapsed();
-        report(ProgressPhase::Started { write: "delete" });
-        let writer = ResourceWriter {
-            context: self.context,
-            key: &resource.key,
-            stack: resource.stack,
-            id: &resource.id,
-            kind: WriteKind::Delete,
-            depends_on: &[],
-            report: &report,
-        };
-        let result = writer.delete(api_version_of(&resource.id)).await;
-        self.timings.lock().insert(key.clone(), ResourceTiming { started, finished: elapsed() });
-        match result {
-            Ok(()) => {
-                report(ProgressPhase::Succeeded);
-                Ok(ResourceOutcome::Deleted)
-            }
-            Err(error) => {
-                report(ProgressPhase::Failed { reason: format_error_chain(&error) });
-                Err(error)
-            }
-        }
+/// Removes one resource, or records that it was removed with another one.
+pub(crate) async fn remove_resource(
+    steps: &RunSteps<'_>,
+    resource: &DestroyedResource,
+) -> Result<ResourceOutcome, ResourceError> {
+    let context = steps.context;
+    if resource.removed_with.is_some() {
+        let (at, key) = (context.clock.now(), resource.key.clone());
+        context.journal.record(&JournalEntry::Removed { at, key }).await?;
+        return Ok(ResourceOutcome::Deleted);
     }
+    steps
+        .run(&resource.key, "delete", async |report| {
+            let writer = ResourceWriter {
+                context,
+                key: &resource.key,
+                stack: resource.stack,
+                id: &resource.id,
+                kind: WriteKind::Delete,
+                depends_on: &[],
+                before: None,
+                report,
+            };
+            writer.delete(api_version_of(&resource.id)).await?;
+            Ok(ResourceOutcome::Deleted)
+        })
+        .await
 }
 
 #[cfg(test)]

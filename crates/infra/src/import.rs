@@ -97,12 +97,12 @@ pub enum ImportResult {
     Missing,
 }
 
-/// Records the live resources of the graph as resources of the cluster. Sends no request.
+/// Records the live resources of the graph as resources of the cluster. Does not change them.
 ///
 /// # Errors
 ///
 /// [`JournalError`] if the journal cannot be written.
-pub fn import_resources(
+pub async fn import_resources(
     journal: &Journal,
     clock: &SharedClock,
     graph: &ResourceGraph,
@@ -132,14 +132,15 @@ pub fn import_resources(
             (false, false) => ImportResult::Imported,
         };
         if result == ImportResult::Imported {
-            journal.record(&JournalEntry::Recorded {
+            let entry = JournalEntry::Recorded {
                 at: clock.now(),
                 key: key.clone(),
                 stack: resource.stack,
                 id: found.id.clone(),
                 ownership: Ownership::Imported,
                 depends_on: resource.depends_on.clone(),
-            })?;
+            };
+            journal.record(&entry).await?;
         }
         let differences = live_differences(resource, found, live).len();
         imported.push(ImportedResource { key, id: found.id.clone(), result, differences });

@@ -2,97 +2,51 @@
 //!
 //! The journal is a list of entries, one JSON document per line. A command that was killed at any point is
 //! continued from it: [`RecordedState`] tells which resources lanyard created, which writes have no known
-//! result, and which long-running operations may still be running.
+//! result, which long-running operations may still be running, and what a run that has not ended changed.
+//!
+//! The journal is a file in a directory, or an append blob in a container, where one command at a time holds its
+//! lease.
 
+mod container;
+mod container_url;
 mod directory;
+mod entry;
+mod lease;
+mod location;
 mod state;
+mod store;
+mod unfinished_run;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use lanyard_azure::PendingOperation;
-use lanyard_vocabulary::ArmResourceId;
+use lanyard_vocabulary::{InfraId, format_error_chain};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
-pub use directory::{JournalDirectory, JournalDirectoryError};
+pub use container::{ContainerAccess, JournalContainerError, JournalHolder};
+pub use container_url::{JournalContainerUrl, ParseJournalUrlError};
+pub use directory::JournalDirectoryError;
+pub use entry::RunCommand;
+pub(crate) use entry::{FORMAT_VERSION, JournalEntry, WriteKind};
+pub use location::{JournalAccess, JournalLocation, open_directory};
 pub use state::{RecordedResource, RecordedState, WritePhase};
+pub use store::JournalStoreError;
+pub(crate) use unfinished_run::{RunChange, UndoAction};
 
-use lanyard_vocabulary::InfraId;
-
+use self::lease::LeaseStatus;
+use self::store::JournalStore;
 use crate::cluster_identifiers::ClusterName;
-use crate::resource::{Ownership, ResourceKey, ResourceStack};
-
-/// The version of the format. A program does not read the journal of a later version.
-pub(crate) const FORMAT_VERSION: u32 = 1;
-
-/// One line of the journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(
-    tag = "entry",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
-pub(crate) enum JournalEntry {
-    /// The first line.
-    Cluster { version: u32, name: ClusterName, infra_id: InfraId, subscription: String },
-    /// A write of this resource begins. The resource did not exist if the write creates it.
-    Writing {
-        at: Timestamp,
-        key: ResourceKey,
-        stack: ResourceStack,
-        id: ArmResourceId,
-        write: WriteKind,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        depends_on: Vec<ResourceKey>,
-    },
-    /// Azure accepted the write as a long-running operation.
-    Accepted { at: Timestamp, key: ResourceKey, operation: PendingOperation },
-    /// The resource exists.
-    Recorded {
-        at: Timestamp,
-        key: ResourceKey,
-        stack: ResourceStack,
-        id: ArmResourceId,
-        ownership: Ownership,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        depends_on: Vec<ResourceKey>,
-    },
-    /// The resource does not exist any more.
-    Removed { at: Timestamp, key: ResourceKey },
-}
-
-/// The kind of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum WriteKind {
-    Create,
-    Update,
-    Delete,
-}
-
-/// The storage of a journal.
-pub trait JournalStore: fmt::Debug + Send {
-    /// Appends one line, which is durable when the call returns.
-    ///
-    /// # Errors
-    ///
-    /// The error of the storage. The write to Azure that the line announces is then not sent.
-    fn append(&mut self, line: &str) -> Result<(), JournalDirectoryError>;
-}
+use crate::resource::ResourceStack;
 
 /// The journal of one cluster, open for writing.
 #[derive(Debug)]
 pub struct Journal {
-    inner: Mutex<JournalInner>,
-}
-
-#[derive(Debug)]
-struct JournalInner {
-    store: Box<dyn JournalStore>,
-    state: RecordedState,
+    store: tokio::sync::Mutex<JournalStore>,
+    state: Mutex<RecordedState>,
+    lease: Option<LeaseStatus>,
+    /// The error of an append. The journal then takes no further entries, because it is unknown what the storage
+    /// has.
+    failure: Mutex<Option<String>>,
 }
 
 /// The journal cannot be read or written.
@@ -100,11 +54,17 @@ struct JournalInner {
 #[non_exhaustive]
 pub enum JournalError {
     /// The storage failed.
-    #[error("the journal cannot be written")]
+    #[error("the journal cannot be used")]
     Store {
         /// The error of the storage.
         #[source]
-        source: JournalDirectoryError,
+        source: JournalStoreError,
+    },
+    /// An earlier entry of this run could not be written.
+    #[error("the run has stopped, because the journal could not be written: {reason}")]
+    Stopped {
+        /// The error of the storage.
+        reason: String,
     },
     /// A line is not an entry of a journal.
     #[error("line {line} of the journal is invalid")]
@@ -141,13 +101,14 @@ impl JournalError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Store { source } => source.hint(),
+            Self::Stopped { .. } => "run the command again",
             Self::InvalidLine { .. } | Self::NoCluster => {
                 "restore the file from a backup, or move it away and run `lanyard import azure`"
             }
             Self::LaterVersion { .. } => {
                 "use the version of lanyard that wrote the journal, or a later one"
             }
-            Self::OtherCluster { .. } => "choose another directory with --state",
+            Self::OtherCluster { .. } => "choose another directory or prefix with --state",
         }
     }
 }
@@ -174,36 +135,96 @@ impl Journal {
     ///
     /// An incomplete last line is ignored: the process was killed while it wrote the line, so the write that
     /// the line announces was never sent.
-    ///
-    /// # Errors
-    ///
-    /// [`JournalError`] if the content is invalid or belongs to another cluster.
-    pub fn open(
+    async fn open(
         content: &str,
-        mut store: Box<dyn JournalStore>,
+        store: JournalStore,
         cluster: &JournalCluster,
     ) -> Result<Self, JournalError> {
+        let state = parse_state(content, cluster)?;
+        let lease = store.lease();
+        let journal = Self {
+            store: tokio::sync::Mutex::new(store),
+            state: Mutex::new(state),
+            lease,
+            failure: Mutex::default(),
+        };
         if !content.contains('\n') {
             let JournalCluster { name, infra_id, subscription } = cluster.clone();
-            let entry =
-                JournalEntry::Cluster { version: FORMAT_VERSION, name, infra_id, subscription };
-            append(store.as_mut(), &entry)?;
+            let version = FORMAT_VERSION;
+            let entry = JournalEntry::Cluster { version, name, infra_id, subscription };
+            journal.record(&entry).await?;
         }
-        let state = parse_state(content, cluster)?;
-        Ok(Self { inner: Mutex::new(JournalInner { store, state }) })
+        Ok(journal)
     }
 
     /// The current state.
     pub fn state(&self) -> RecordedState {
-        self.inner.lock().state.clone()
+        self.state.lock().clone()
     }
 
-    /// Appends an entry and applies it to the state.
-    pub(crate) fn record(&self, entry: &JournalEntry) -> Result<(), JournalError> {
-        let mut inner = self.inner.lock();
-        append(inner.store.as_mut(), entry)?;
-        inner.state.apply(entry);
+    /// Appends an entry, which is durable when the call returns, and applies it to the state.
+    pub(crate) async fn record(&self, entry: &JournalEntry) -> Result<(), JournalError> {
+        let line = entry.to_line()?;
+        let mut store = self.store.lock().await;
+        if let Some(reason) = self.failure.lock().clone() {
+            return Err(JournalError::Stopped { reason });
+        }
+        if let Err(source) = store.append(&line).await {
+            *self.failure.lock() = Some(format_error_chain(&source));
+            return Err(JournalError::Store { source });
+        }
+        self.state.lock().apply(entry);
         Ok(())
+    }
+
+    /// Records that a run begins, or continues an interrupted one.
+    pub(crate) async fn start_run(
+        &self,
+        at: Timestamp,
+        command: RunCommand,
+        stacks: Vec<ResourceStack>,
+    ) -> Result<(), JournalError> {
+        self.record(&JournalEntry::RunStarted { at, command, stacks }).await
+    }
+
+    /// Records that the runs of these stacks have ended successfully, unless no run of them has begun.
+    pub(crate) async fn end_run(
+        &self,
+        at: Timestamp,
+        stacks: &[ResourceStack],
+    ) -> Result<(), JournalError> {
+        let stacks: Vec<_> = {
+            let state = self.state.lock();
+            stacks.iter().copied().filter(|it| state.unfinished_run(*it).is_some()).collect()
+        };
+        if stacks.is_empty() {
+            return Ok(());
+        }
+        self.record(&JournalEntry::RunEnded { at, stacks }).await
+    }
+
+    /// Does the work of a write to Azure while this command may write. Without the lease of the journal, the work
+    /// is dropped, so that it sends no further request.
+    pub(crate) async fn while_writable<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, JournalError> {
+        let Some(lease) = &self.lease else { return Ok(work.await) };
+        tokio::select! {
+            biased;
+            lost = lease.lost() => Err(JournalError::Store { source: lost.into() }),
+            result = work => Ok(result),
+        }
+    }
+
+    /// Closes the journal, so that other commands can use it.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the lease of a container cannot be released. It then ends by itself.
+    pub async fn close(self) -> Result<(), JournalError> {
+        let released = self.store.into_inner().release().await;
+        released.map_err(|source| JournalError::Store { source })
     }
 }
 
@@ -212,7 +233,7 @@ fn parse_state(content: &str, cluster: &JournalCluster) -> Result<RecordedState,
     let mut state = RecordedState::default();
     let complete = content.rfind('\n').map_or("", |end| &content[..end]);
     for (position, line) in complete.lines().enumerate() {
-        let entry = parse_line(position + 1, line)?;
+        let entry = JournalEntry::parse_line(position + 1, line)?;
         match (&entry, position) {
             (JournalEntry::Cluster { name, infra_id, subscription, .. }, 0) => {
                 let found = JournalCluster {
@@ -232,53 +253,5 @@ fn parse_state(content: &str, cluster: &JournalCluster) -> Result<RecordedState,
     Ok(state)
 }
 
-fn append(store: &mut dyn JournalStore, entry: &JournalEntry) -> Result<(), JournalError> {
-    // Entries contain no maps with keys other than strings, so they always serialize.
-    let line = serde_json::to_string(entry)
-        .map_err(|source| JournalError::InvalidLine { line: 0, source })?;
-    store.append(&line).map_err(|source| JournalError::Store { source })
-}
-
-/// The version is read first, because entries of a later version may not parse.
-fn parse_line(line: usize, text: &str) -> Result<JournalEntry, JournalError> {
-    #[derive(Deserialize)]
-    struct VersionOnly {
-        version: Option<u32>,
-    }
-    let invalid = |source| JournalError::InvalidLine { line, source };
-    if line == 1 {
-        let VersionOnly { version } = serde_json::from_str(text).map_err(invalid)?;
-        if let Some(found) = version.filter(|version| *version > FORMAT_VERSION) {
-            return Err(JournalError::LaterVersion { found });
-        }
-    }
-    serde_json::from_str(text).map_err(invalid)
-}
-
-/// Opens the journal in a directory.
-///
-/// # Errors
-///
-/// [`JournalError`] if the directory cannot be used or its journal is invalid.
-pub fn open_directory(
-    directory: PathBuf,
-    cluster: &JournalCluster,
-) -> Result<Journal, JournalError> {
-    let (store, content) =
-        JournalDirectory::open(directory).map_err(|source| JournalError::Store { source })?;
-    Journal::open(&content, Box::new(store), cluster)
-}
-
-/// Reads the journal in a directory without locking it. A journal that does not exist is empty.
-///
-/// # Errors
-///
-/// [`JournalError`] if the journal cannot be read, or is invalid.
-pub fn read_directory(
-    directory: &Path,
-    cluster: &JournalCluster,
-) -> Result<RecordedState, JournalError> {
-    let content =
-        JournalDirectory::read(directory).map_err(|source| JournalError::Store { source })?;
-    parse_state(&content, cluster)
-}
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,8 @@ mod resource_write;
 mod role_assignments;
 mod role_graph;
 mod role_names;
+mod roll_back;
+mod run_steps;
 mod sizing;
 mod unrecorded_resources;
 mod workload_identities;
@@ -98,8 +100,10 @@ pub use infra_output_file::InfraOutput;
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use issuer_documents::{IssuerContainerClient, IssuerDocumentsError, PublicationOutcome};
 pub use journal::{
-    Journal, JournalCluster, JournalDirectory, JournalDirectoryError, JournalError, JournalStore,
-    RecordedResource, RecordedState, WritePhase, open_directory, read_directory,
+    ContainerAccess, Journal, JournalAccess, JournalCluster, JournalContainerError,
+    JournalContainerUrl, JournalDirectoryError, JournalError, JournalHolder, JournalLocation,
+    JournalStoreError, ParseJournalUrlError, RecordedResource, RecordedState, RunCommand,
+    WritePhase, open_directory,
 };
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
@@ -129,6 +133,7 @@ pub use role_assignments::{
 };
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
 pub use role_names::{RoleNameError, RoleNames};
+pub use roll_back::{NothingToRollBack, RestoredResource, RollBackPlan, roll_back};
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
 pub use unrecorded_resources::find_unrecorded_resources;
 pub use workload_identities::{

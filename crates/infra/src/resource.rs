@@ -236,23 +236,17 @@ impl ResourceDefinition {
     }
 }
 
-impl DesiredResource {
-    /// The resource whose lock a write needs. Azure rejects concurrent writes to the credentials of one managed
-    /// identity, and to the subresources of one virtual network.
-    pub(crate) fn write_lock(&self) -> &str {
-        let parent = |kind: &str| {
-            let text = self.id.as_str();
-            let position = text.to_ascii_lowercase().rfind(&kind.to_ascii_lowercase());
-            position.map_or(text, |at| &text[..at])
-        };
-        match self.definition {
-            ResourceDefinition::FederatedCredential { .. } => {
-                parent("/federatedIdentityCredentials/")
-            }
-            _ => self.id.as_str(),
-        }
+/// The id of the resource whose lock a write needs, in lower case. Azure rejects concurrent writes to the
+/// credentials of one managed identity.
+pub(crate) fn write_lock(id: &ArmResourceId) -> String {
+    let mut lock = id.as_str().to_ascii_lowercase();
+    if let Some(position) = lock.rfind("/federatedidentitycredentials/") {
+        lock.truncate(position);
     }
+    lock
+}
 
+impl DesiredResource {
     /// The version of the API for this resource.
     pub(crate) const fn api_version(&self) -> &'static str {
         match self.definition {

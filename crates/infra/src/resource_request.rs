@@ -1,6 +1,7 @@
 //! The requests that write a resource. Does no I/O.
 
 use lanyard_azure::{ArmBody as _, ArmRequest, FederatedCredentialBody, RoleAssignmentBody};
+use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
 use crate::live_state::{LiveResource, LiveState};
@@ -62,6 +63,68 @@ pub(crate) fn write_request(
     request.if_match =
         existing.and_then(|existing| existing.body["etag"].as_str()).map(str::to_owned);
     Ok(request)
+}
+
+/// The request that gives the resource the properties it had before, whatever `live` has now.
+pub(crate) fn restore_request(
+    id: &ArmResourceId,
+    api_version: &'static str,
+    before: &Value,
+    live: Option<&Value>,
+) -> ArmRequest {
+    let body = restored_body(id, before);
+    let mut request = ArmRequest::put(id.as_str(), api_version, body);
+    request.if_match = live.and_then(|live| live["etag"].as_str()).map(str::to_owned);
+    request
+}
+
+/// Whether the resource has the properties it had before.
+pub(crate) fn is_restored(id: &ArmResourceId, before: &Value, live: &Value) -> bool {
+    without_states(restored_body(id, before)) == without_states(restored_body(id, live))
+}
+
+/// The properties of a resource that a request can write.
+fn restored_body(id: &ArmResourceId, body: &Value) -> Value {
+    let mut body = writable_body(body.clone());
+    let is_role = id
+        .resource_type()
+        .is_some_and(|it| it.eq_ignore_ascii_case(RoleAssignmentBody::RESOURCE_TYPE));
+    if is_role && let Some(properties) = body.get_mut("properties").and_then(Value::as_object_mut) {
+        // Azure sets scope, authors and times.
+        properties.retain(|name, _| ROLE_ASSIGNMENT_PROPERTIES.contains(&name.as_str()));
+    }
+    body
+}
+
+const ROLE_ASSIGNMENT_PROPERTIES: [&str; 7] = [
+    "roleDefinitionId",
+    "principalId",
+    "principalType",
+    "condition",
+    "conditionVersion",
+    "description",
+    "delegatedManagedIdentityResourceId",
+];
+
+const VERSIONS_AND_STATES: [&str; 3] = ["etag", "provisioningState", "systemData"];
+
+/// Removes the versions and states of subresources, which change with each write.
+fn without_states(mut body: Value) -> Value {
+    match &mut body {
+        Value::Object(properties) => {
+            properties.retain(|name, _| !VERSIONS_AND_STATES.contains(&name.as_str()));
+            for value in properties.values_mut() {
+                *value = without_states(value.take());
+            }
+        }
+        Value::Array(elements) => {
+            for element in elements {
+                *element = without_states(element.take());
+            }
+        }
+        _ => {}
+    }
+    body
 }
 
 /// Removes what Azure sets itself: ids and states of the resource.

@@ -96,6 +96,8 @@ pub(crate) struct ResourceWriter<'a> {
     pub(crate) id: &'a ArmResourceId,
     pub(crate) kind: WriteKind,
     pub(crate) depends_on: &'a [ResourceKey],
+    /// The resource before an apply command changes or deletes it, for a roll-back.
+    pub(crate) before: Option<Value>,
     pub(crate) report: &'a (dyn Fn(ProgressPhase) + Sync),
 }
 
@@ -110,8 +112,8 @@ impl ResourceWriter<'_> {
         &self,
         build: impl AsyncFn() -> Result<ArmRequest, ResourceError>,
     ) -> Result<Value, ResourceError> {
-        self.announce()?;
-        Ok(self.repeat(build).await?.body)
+        self.announce().await?;
+        Ok(self.context.journal.while_writable(self.repeat(build)).await??.body)
     }
 
     /// Deletes the resource. A resource that does not exist counts as deleted.
@@ -120,41 +122,45 @@ impl ResourceWriter<'_> {
     ///
     /// As [`ResourceWriter::put`].
     pub(crate) async fn delete(&self, api_version: &'static str) -> Result<(), ResourceError> {
-        self.announce()?;
+        self.announce().await?;
         let request = ArmRequest::delete(self.id.as_str(), api_version);
-        match self.repeat(async || Ok(request.clone())).await {
+        let deletion = self.repeat(async || Ok(request.clone()));
+        match self.context.journal.while_writable(deletion).await? {
             Err(ResourceError::Azure(error)) if is_not_found(&error) => {}
             result => drop(result?),
         }
         let (at, key) = (self.context.clock.now(), self.key.clone());
-        Ok(self.context.journal.record(&JournalEntry::Removed { at, key })?)
+        Ok(self.context.journal.record(&JournalEntry::Removed { at, key }).await?)
     }
 
     /// Records that the resource exists.
-    pub(crate) fn record(
+    pub(crate) async fn record(
         &self,
         id: &ArmResourceId,
         ownership: Ownership,
     ) -> Result<(), JournalError> {
-        self.context.journal.record(&JournalEntry::Recorded {
+        let entry = JournalEntry::Recorded {
             at: self.context.clock.now(),
             key: self.key.clone(),
             stack: self.stack,
             id: id.clone(),
             ownership,
             depends_on: self.depends_on.to_vec(),
-        })
+        };
+        self.context.journal.record(&entry).await
     }
 
-    fn announce(&self) -> Result<(), JournalError> {
-        self.context.journal.record(&JournalEntry::Writing {
+    async fn announce(&self) -> Result<(), JournalError> {
+        let entry = JournalEntry::Writing {
             at: self.context.clock.now(),
             key: self.key.clone(),
             stack: self.stack,
             id: self.id.clone(),
             write: self.kind,
             depends_on: self.depends_on.to_vec(),
-        })
+            before: self.before.clone(),
+        };
+        self.context.journal.record(&entry).await
     }
 
     async fn repeat(
@@ -199,11 +205,8 @@ impl ResourceWriter<'_> {
             Err(error) => return Ok(Err(error)),
         };
         let (at, key) = (self.context.clock.now(), self.key.clone());
-        self.context.journal.record(&JournalEntry::Accepted {
-            at,
-            key,
-            operation: operation.clone(),
-        })?;
+        let accepted = JournalEntry::Accepted { at, key, operation: operation.clone() };
+        self.context.journal.record(&accepted).await?;
         (self.report)(ProgressPhase::Accepted);
         Ok(wait_for_operation(self.context, operation).await)
     }

@@ -7,20 +7,22 @@ use lanyard_clock::SystemClock;
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::RunArgs;
 use super::azure_resources::cluster_configuration::RawConfiguration;
-use super::azure_resources::cluster_target::{ClusterTarget, OutputPaths};
+use super::azure_resources::cluster_target::{ClusterTarget, OutputPaths, recorded_cluster};
+use super::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
+Examples:
 
-  lanyard apply azure -f cluster.yaml --infra-output-file infra.yaml";
+  lanyard apply azure -f cluster.yaml --infra-output-file infra.yaml
+  lanyard apply azure -f cluster.yaml --state https://ACCOUNT.blob.core.windows.net/CONTAINER/harbour";
 
 /// Create and repair the Azure resources of a cluster
 ///
 /// Applies the plan that `lanyard plan azure` shows for the same file. Resources that are as configured are not
-/// written. Run the command again to continue after an interruption.
+/// written. Run the command again to continue after an interruption, or with --roll-back to undo the interrupted run.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
@@ -40,14 +42,20 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let configuration = RawConfiguration::read(&args.filename)?.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let target =
-        ClusterTarget::load(&account, &configuration, &args.run.state, &environment).await?;
+    let context = args.run.journal_context(&account, &environment, &clock);
+    if args.roll_back.roll_back {
+        let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
+        return recorded.roll_back(&args.run, args.output, &clock).await;
+    }
+    let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: args.infra_output_file, iam: args.iam_output_file };
     target.apply(&args.run, args.output, &outputs, &clock).await
 }

@@ -7,25 +7,28 @@ pub(in crate::commands) mod destroy_stack;
 pub(in crate::commands) mod output_files;
 pub(in crate::commands) mod progress;
 pub(in crate::commands) mod report;
+pub(in crate::commands) mod roll_back;
 pub(in crate::commands) mod shared_stack;
+pub(in crate::commands) mod target_journal;
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    FindingSeverity, Journal, JournalCluster, JournalError, LiveState, OwnershipTags, Plan,
-    PreflightFinding, RecordedState, ResourceGraph, RunContext, RunOptions, RunReport, check_plan,
-    open_directory, wait_for_interrupted_writes,
+    FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding, RecordedState,
+    ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_plan,
+    wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
 
 use self::progress::{ProgressArgs, ProgressOutput};
+use self::target_journal::{JournalContext, LockArgs, StateArgs, TargetJournal, journal_error};
 use super::azure_account::AzureAccount;
 use super::rotation_timing::parse_duration;
 use crate::exit::CommandError;
 use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
 
 /// The flags of a command that changes Azure resources.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,6 +36,8 @@ use crate::output::{self, CliOutputFormat};
 pub(in crate::commands) struct RunArgs {
     #[command(flatten)]
     pub(in crate::commands) state: StateArgs,
+    #[command(flatten)]
+    pub(in crate::commands) lock: LockArgs,
     /// The number of resources that are written at the same time
     #[arg(long, default_value = "16", value_name = "N")]
     parallel: NonZeroUsize,
@@ -43,38 +48,21 @@ pub(in crate::commands) struct RunArgs {
     progress: ProgressArgs,
 }
 
-/// The flag of the journal's directory.
-#[derive(Debug, Clone, clap::Args)]
-pub(in crate::commands) struct StateArgs {
-    /// The directory of the journal, which records what lanyard created
-    /// [default: `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/NAME`, with the infrastructure id of a cluster as the name]
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-}
-
-impl StateArgs {
-    /// The directory of a journal.
-    pub(in crate::commands) fn directory(
-        &self,
-        default: Option<&PathBuf>,
-        subscription: &str,
-        name: &str,
-    ) -> Result<PathBuf, CommandError> {
-        if let Some(directory) = &self.state {
-            return Ok(directory.clone());
-        }
-        let default = default.map(|base| base.join("lanyard").join(subscription).join(name));
-        default.ok_or_else(|| {
-            CommandError::invalid_input("neither XDG_STATE_HOME nor HOME is set")
-                .with_hint("name the directory of the journal with --state")
-        })
-    }
-}
-
 impl RunArgs {
     pub(in crate::commands) fn options(&self) -> RunOptions {
         let (parallel, retry_timeout) = (self.parallel.get(), self.timeout);
         RunOptions { parallel, retry_timeout, ..RunOptions::default() }
+    }
+
+    /// What the journal of the command depends on.
+    pub(in crate::commands) const fn journal_context<'a>(
+        &self,
+        account: &'a AzureAccount,
+        environment: &'a ProcessEnvironment,
+        clock: &'a SharedClock,
+    ) -> JournalContext<'a> {
+        let lock_timeout = self.lock.lock_timeout;
+        JournalContext { account, environment, clock, lock_timeout }
     }
 
     pub(in crate::commands) fn progress(&self) -> ProgressOutput {
@@ -86,9 +74,10 @@ impl RunArgs {
 #[derive(Debug)]
 pub(in crate::commands) struct StackTarget<'a> {
     pub(in crate::commands) account: &'a AzureAccount,
-    pub(in crate::commands) state_directory: PathBuf,
-    pub(in crate::commands) journal_cluster: JournalCluster,
+    pub(in crate::commands) journal: TargetJournal,
     pub(in crate::commands) graph: ResourceGraph,
+    /// Whether the graph has all resources of the command; otherwise a further run of the same command follows.
+    pub(in crate::commands) is_complete: bool,
     pub(in crate::commands) tags: OwnershipTags,
     /// Whether resources stay that lanyard created for an earlier configuration.
     pub(in crate::commands) keeps_superseded: bool,
@@ -138,7 +127,9 @@ pub(in crate::commands) async fn make_plan(
 ) -> Result<CheckedPlan, CommandError> {
     let live = read_live(target).await?;
     let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
-    let plan = if target.keeps_superseded { plan.without_deletions() } else { plan };
+    // The resources of a further run are not obsolete.
+    let keeps_others = target.keeps_superseded || !target.is_complete;
+    let plan = if keeps_others { plan.without_deletions() } else { plan };
     let mut findings = live_check(&live);
     let account = target.account;
     let checked = check_plan(&account.arm, &account.subscription, &plan).await;
@@ -150,17 +141,11 @@ pub(in crate::commands) async fn make_plan(
     Ok(CheckedPlan { plan, live, findings })
 }
 
-/// Converts an error of the journal into an error for the user.
-pub(in crate::commands) fn journal_error(error: &JournalError) -> CommandError {
-    CommandError::unavailable("the journal cannot be used")
+/// Converts the error of a write that has not ended into an error for the user.
+pub(in crate::commands) fn interrupted_write_error(error: &ResourceError) -> CommandError {
+    CommandError::unavailable("a write of an interrupted run has not ended")
         .with_cause(error)
         .with_hint(error.hint())
-}
-
-/// Opens the journal of the target for writing.
-pub(in crate::commands) fn open_journal(target: &StackTarget<'_>) -> Result<Journal, CommandError> {
-    open_directory(target.state_directory.clone(), &target.journal_cluster)
-        .map_err(|error| journal_error(&error))
 }
 
 /// Ends the writes of an interrupted run, plans, checks and applies. Prints the plan before the first write.
@@ -172,30 +157,25 @@ pub(in crate::commands) async fn plan_and_apply(
     live_check: LiveCheck<'_>,
     clock: &SharedClock,
 ) -> Result<Option<RunReport>, CommandError> {
-    let journal = open_journal(target)?;
     let progress = run.progress();
-    let context = RunContext {
-        arm: &target.account.arm,
-        journal: &journal,
-        clock,
-        progress: &progress,
-        options: run.options(),
-    };
-    wait_for_interrupted_writes(context).await.map_err(|error| {
-        CommandError::unavailable("a write of an interrupted run has not ended")
-            .with_cause(&error)
-            .with_hint(error.hint())
-    })?;
-    let checked = make_plan(target, &journal.state(), live_check).await?;
-    output::print_stderr(report::plan_text(&checked).trim_end());
-    if !checked.is_applicable() {
-        return Ok(None);
-    }
-    progress.begin(&target.graph);
-    let CheckedPlan { plan, live, .. } = checked;
-    let report = lanyard_infra::apply(context, &target.graph, &plan, live, &target.tags).await;
-    progress.end();
-    Ok(Some(report))
+    let applied = target.journal.write(async |journal| {
+        let options = RunOptions { ends_run: target.is_complete, ..run.options() };
+        let arm = &target.account.arm;
+        let context = RunContext { arm, journal, clock, progress: &progress, options };
+        let waited = wait_for_interrupted_writes(context).await;
+        waited.map_err(|error| interrupted_write_error(&error))?;
+        let checked = make_plan(target, &journal.state(), live_check).await?;
+        output::print_stderr(report::plan_text(&checked).trim_end());
+        if !checked.is_applicable() {
+            return Ok(None);
+        }
+        progress.begin(&target.graph);
+        let CheckedPlan { plan, live, .. } = checked;
+        let report = lanyard_infra::apply(context, &target.graph, &plan, live, &target.tags).await;
+        progress.end();
+        report.map(Some).map_err(|error| journal_error(&error))
+    });
+    applied.await
 }
 
 /// Prints the result of a run.

@@ -10,7 +10,8 @@ use lanyard_infra::{ImportResult, ImportedResource, find_earlier_names, import_r
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::cluster_configuration::RawConfiguration;
 use super::azure_resources::cluster_target::ClusterTarget;
-use super::azure_resources::{StateArgs, journal_error, open_journal, read_live};
+use super::azure_resources::read_live;
+use super::azure_resources::target_journal::{JournalContext, LockArgs, StateArgs, journal_error};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -38,14 +39,21 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     state: StateArgs,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let configuration = RawConfiguration::read(&args.filename)?.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let mut target =
-        ClusterTarget::load(&account, &configuration, &args.state, &environment).await?;
+    let context = JournalContext {
+        account: &account,
+        environment: &environment,
+        clock: &clock,
+        lock_timeout: args.lock.lock_timeout,
+    };
+    let mut target = ClusterTarget::load(context, &configuration, &args.state).await?;
     if let Some(parameters) = &target.infra {
         let names = find_earlier_names(&account.arm, parameters).await.map_err(|error| {
             CommandError::unavailable("looking for the names of earlier versions failed")
@@ -53,15 +61,18 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
                 .with_hint(error.hint())
         })?;
         if names != parameters.earlier_names {
-            let directory = target.stack.state_directory.clone();
-            target = ClusterTarget::resolve(&account, &configuration, directory, names).await?;
+            let journal = target.stack.journal.clone();
+            target = ClusterTarget::resolve(&account, &configuration, journal, names).await?;
         }
     }
-    let journal = open_journal(&target.stack)?;
-    let live = read_live(&target.stack).await?;
-    let imported =
-        import_resources(&journal, &clock, &target.stack.graph, &live, &target.stack.tags)
-            .map_err(|error| journal_error(&error))?;
+    let stack = &target.stack;
+    let imported = stack.journal.write(async |journal| {
+        let live = read_live(stack).await?;
+        import_resources(journal, &clock, &stack.graph, &live, &stack.tags)
+            .await
+            .map_err(|error| journal_error(&error))
+    });
+    let imported = imported.await?;
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => import_text(&imported),
         format => output::serialize_document(&imported, format),

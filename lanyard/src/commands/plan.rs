@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::read_directory;
 
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::cluster_configuration::RawConfiguration;
 use super::azure_resources::cluster_target::ClusterTarget;
+use super::azure_resources::make_plan;
 use super::azure_resources::report::{PlanDocument, plan_text};
-use super::azure_resources::{StateArgs, journal_error, make_plan};
+use super::azure_resources::target_journal::{JournalContext, StateArgs};
 use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
@@ -60,9 +60,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = RawConfiguration::read(&args.filename)?.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let target = ClusterTarget::load(&account, &configuration, &args.state, &environment).await?;
-    let recorded = read_directory(&target.stack.state_directory, &target.stack.journal_cluster)
-        .map_err(|error| journal_error(&error))?;
+    let context = JournalContext {
+        account: &account,
+        environment: &environment,
+        clock: &clock,
+        lock_timeout: None,
+    };
+    let target = ClusterTarget::load(context, &configuration, &args.state).await?;
+    let recorded = target.stack.journal.read().await?.unwrap_or_default();
     let checked = make_plan(&target.stack, &recorded, &|live| target.check_live(live)).await?;
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => plan_text(&checked),

@@ -1,22 +1,33 @@
 //! The infrastructure of one cluster in the local Azure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
-use lanyard_azure::{ArmClient, ArmRequest};
+use azure_core::http::HttpClient;
+use azure_storage_blob::{BlobClient, BlobClientOptions};
+use lanyard_azure::{
+    ArmBody as _, ArmClient, ArmRequest, AssignedPrincipalType, CallerIdentity,
+    FederatedCredentialBody, RoleAssignmentBody,
+};
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    ClusterIdentifiers, DesiredResource, DestroyPlan, Journal, JournalCluster, LiveState,
-    NoProgress, OwnershipTags, Plan, ResourceGraph, ResourceKey, ResourceStack, RunContext,
-    RunOptions, RunReport, apply, destroy, infra_resources, open_directory,
-    wait_for_interrupted_writes,
+    ClusterIdentifiers, ContainerAccess, DesiredResource, DestroyPlan, Journal, JournalAccess,
+    JournalCluster, JournalError, JournalHolder, JournalLocation, LiveState, NoProgress,
+    NothingToRollBack, OwnershipTags, Plan, RecordedState, ResourceDefinition, ResourceGraph,
+    ResourceKey, ResourceStack, RollBackPlan, RunContext, RunOptions, RunReport, apply, destroy,
+    infra_resources, open_directory, roll_back, wait_for_interrupted_writes,
 };
-use lanyard_vocabulary::SubscriptionId;
+use lanyard_vocabulary::{RoleDefinitionId, SubscriptionId};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::cluster_resources::{cluster_identifiers, cluster_resources, infra_parameters};
 use crate::request_cutter::{CutPosition, RequestCutter};
 use crate::virtual_time_azure::VirtualTimeAzure;
+
+const STACKS: [ResourceStack; 2] = [ResourceStack::Infra, ResourceStack::Iam];
+const STORAGE_BLOB_DATA_CONTRIBUTOR: &str = "ba92f5b4-2d11-453d-a403-e96b0029c9fe";
 
 /// The infrastructure of a cluster, its journal and the local Azure.
 pub(crate) struct ClusterFixture {
@@ -25,7 +36,11 @@ pub(crate) struct ClusterFixture {
     arm: ArmClient,
     cutter: RequestCutter,
     directory: TempDir,
+    /// The container of the journal, and how to sign in to it; otherwise the journal is in the directory.
+    container: Option<(JournalLocation, JournalAccess)>,
     graph: ResourceGraph,
+    /// The resources at the start, also those that the graph does not have any more.
+    resources: Vec<DesiredResource>,
     identifiers: ClusterIdentifiers,
     tags: OwnershipTags,
     clock: SharedClock,
@@ -48,12 +63,15 @@ impl ClusterFixture {
         let azure = VirtualTimeAzure::start().await;
         let identifiers = cluster_identifiers();
         let cutter = RequestCutter::default();
+        let resources = resources(&azure.cluster.azure.subscription);
         Self {
             observer: azure.owner_client(|inner| RequestCutter::default().wrap(inner)),
             arm: azure.owner_client(|inner| cutter.wrap(inner)),
             cutter,
             directory: TempDir::new().unwrap(),
-            graph: ResourceGraph::new(resources(&azure.cluster.azure.subscription)).unwrap(),
+            container: None,
+            graph: ResourceGraph::new(resources.clone()).unwrap(),
+            resources,
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
             clock: azure.shared_clock(),
             identifiers,
@@ -61,13 +79,105 @@ impl ClusterFixture {
         }
     }
 
-    fn journal(&self) -> Journal {
-        let cluster = JournalCluster {
+    /// Moves the journal, which must be new, to a blob container, for which the owner of the subscription gets a
+    /// role.
+    pub(crate) async fn use_container(&mut self) {
+        const SETTINGS: &str = "2024-01-01";
+        let subscription = &self.azure.cluster.azure.subscription;
+        let path = format!("/subscriptions/{subscription}/resources");
+        let listed = self.run(self.observer.list(&path, "2021-04-01", &[])).await.unwrap();
+        let is_account = |it: &&Value| it["type"] == "Microsoft.Storage/storageAccounts";
+        let account = listed.iter().find(is_account).unwrap()["id"].as_str().unwrap().to_owned();
+        let container = format!("{account}/blobServices/default/containers/journals");
+        let request = ArmRequest::put(&container, SETTINGS, serde_json::json!({}));
+        self.run(self.observer.send(&request)).await.unwrap();
+        let credential = self.azure.owner_credential();
+        let scope = "https://management.azure.com/.default";
+        let token = self.run(credential.get_token(&[scope], None)).await.unwrap();
+        let caller = CallerIdentity::of_token(token.token.secret()).unwrap();
+        let role = STORAGE_BLOB_DATA_CONTRIBUTOR.parse().map(RoleDefinitionId).unwrap();
+        let body = RoleAssignmentBody::new(subscription, role, caller.object_id)
+            .with_principal_type(AssignedPrincipalType::ServicePrincipal);
+        let path = format!(
+            "{account}/providers/{}/{role_name}",
+            RoleAssignmentBody::RESOURCE_TYPE,
+            role_name = uuid::Uuid::from_u128(7)
+        );
+        let request = ArmRequest::put(&path, RoleAssignmentBody::API_VERSION, body.to_json());
+        self.run(self.observer.send(&request)).await.unwrap();
+        let host = account.rsplit('/').next().unwrap();
+        let url = format!("https://{host}.blob.core.windows.net/journals/team");
+        let access = self.container_access("first command", |inner| self.cutter.wrap(inner));
+        self.container = Some((url.parse().unwrap(), access));
+    }
+
+    /// How a command signs in to the container. `wrap` wraps its HTTP client.
+    pub(crate) fn container_access(
+        &self,
+        holder: &str,
+        wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
+    ) -> JournalAccess {
+        JournalAccess {
+            container: ContainerAccess {
+                credential: self.azure.owner_credential(),
+                client_options: self.azure.transport_with(wrap).client_options(),
+            },
+            holder: JournalHolder::new(holder),
+            clock: SharedClock::clone(&self.clock),
+            lock_timeout: None,
+        }
+    }
+
+    /// Uses other settings for the container from now on.
+    pub(crate) fn set_container_access(&mut self, access: JournalAccess) {
+        self.container.as_mut().unwrap().1 = access;
+    }
+
+    fn journal_cluster(&self) -> JournalCluster {
+        JournalCluster {
             name: self.identifiers.name().clone(),
             infra_id: self.identifiers.infra_id().clone(),
             subscription: self.azure.cluster.azure.subscription.to_string(),
-        };
-        open_directory(self.directory.path().to_owned(), &cluster).unwrap()
+        }
+    }
+
+    async fn journal(&self) -> Journal {
+        match &self.container {
+            None => open_directory(self.directory.path().to_owned(), &self.journal_cluster()).await,
+            Some((_, access)) => self.open_container(access).await,
+        }
+        .unwrap()
+    }
+
+    /// Opens the journal in the container as another command would.
+    pub(crate) async fn open_container(
+        &self,
+        access: &JournalAccess,
+    ) -> Result<Journal, JournalError> {
+        let (location, _) = self.container.as_ref().unwrap();
+        location.open(access, &self.journal_cluster(), &|_, _| ()).await
+    }
+
+    /// The lines of the journal in the container.
+    pub(crate) async fn journal_lines(&self) -> Vec<String> {
+        let (location, access) = self.container.as_ref().unwrap();
+        let url = format!("{location}/journal.jsonl").parse().unwrap();
+        let ContainerAccess { credential, client_options } = access.container.clone();
+        let options = BlobClientOptions { client_options, ..BlobClientOptions::default() };
+        let blob = BlobClient::new(url, Some(credential), Some(options)).unwrap();
+        let content = self.run(async {
+            blob.download(None).await.unwrap().body.collect().await.unwrap().to_vec()
+        });
+        let text = String::from_utf8(content.await).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What the journal records.
+    pub(crate) async fn recorded(&self) -> RecordedState {
+        let journal = self.run(self.journal()).await;
+        let state = journal.state();
+        self.run(journal.close()).await.unwrap();
+        state
     }
 
     fn context<'a>(&'a self, journal: &'a Journal) -> RunContext<'a> {
@@ -76,10 +186,10 @@ impl ClusterFixture {
     }
 
     /// Advances the time until the work is done.
-    async fn run<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn run<T>(&self, work: impl Future<Output = T>) -> T {
         let advance = async {
             loop {
-                self.azure.advance(std::time::Duration::from_secs(1)).await;
+                self.azure.advance(Duration::from_secs(1)).await;
             }
         };
         tokio::select! {
@@ -88,28 +198,43 @@ impl ClusterFixture {
         }
     }
 
-    async fn plan_with(&self, journal: &Journal) -> (Plan, LiveState) {
+    async fn plan_with(&self, recorded: &RecordedState) -> (Plan, LiveState) {
         let live = LiveState::read(&self.arm, &self.graph).await.unwrap();
-        (Plan::new(&self.graph, &live, &journal.state(), &self.tags), live)
+        (Plan::new(&self.graph, &live, recorded, &self.tags), live)
     }
 
     pub(crate) async fn plan(&self) -> Plan {
-        let journal = self.journal();
-        self.run(self.plan_with(&journal)).await.0
+        let recorded = self.recorded().await;
+        self.run(self.plan_with(&recorded)).await.0
     }
 
     async fn apply_once(&self) -> RunReport {
-        let journal = self.journal();
+        let journal = self.journal().await;
         let context = self.context(&journal);
         wait_for_interrupted_writes(context).await.unwrap();
-        let (plan, live) = self.plan_with(&journal).await;
-        apply(context, &self.graph, &plan, live, &self.tags).await
+        let (plan, live) = self.plan_with(&journal.state()).await;
+        let report = apply(context, &self.graph, &plan, live, &self.tags).await.unwrap();
+        // A lease that is lost cannot be released.
+        drop(journal.close().await);
+        report
     }
 
     async fn destroy_once(&self) -> RunReport {
-        let journal = self.journal();
-        let plan = DestroyPlan::new(&journal.state(), &[ResourceStack::Infra, ResourceStack::Iam]);
-        destroy(self.context(&journal), &plan).await
+        let journal = self.journal().await;
+        let plan = DestroyPlan::new(&journal.state(), &STACKS);
+        let report = destroy(self.context(&journal), &plan).await.unwrap();
+        drop(journal.close().await);
+        report
+    }
+
+    async fn roll_back_once(&self) -> Result<RunReport, NothingToRollBack> {
+        let journal = self.journal().await;
+        let plan = RollBackPlan::new(&journal.state(), &STACKS)?;
+        let context = self.context(&journal);
+        wait_for_interrupted_writes(context).await.unwrap();
+        let report = roll_back(context, &plan).await.unwrap();
+        drop(journal.close().await);
+        Ok(report)
     }
 
     /// Applies the plan without an interruption.
@@ -124,6 +249,17 @@ impl ClusterFixture {
         self.run(self.destroy_once()).await
     }
 
+    /// Undoes the interrupted run without an interruption.
+    pub(crate) async fn roll_back(&self) -> Result<RunReport, NothingToRollBack> {
+        self.cutter.disable();
+        self.run(self.roll_back_once()).await
+    }
+
+    /// Undoes the interrupted run until the roll-back reaches the request of the cut, and returns whether it did.
+    pub(crate) async fn interrupted_roll_back(&self) -> bool {
+        self.interrupt(Box::pin(self.roll_back_once())).await
+    }
+
     /// Sets the request at which the next run ends.
     pub(crate) fn cut_at(&self, number: usize, position: CutPosition) {
         self.cutter.cut_at(number, position);
@@ -131,15 +267,15 @@ impl ClusterFixture {
 
     /// Applies the plan until the run reaches the request of the cut, and returns whether it did.
     pub(crate) async fn interrupted_apply(&self) -> bool {
-        self.interrupt(self.apply_once()).await
+        self.interrupt(Box::pin(self.apply_once())).await
     }
 
     /// Removes the cluster until the run reaches the request of the cut, and returns whether it did.
     pub(crate) async fn interrupted_destroy(&self) -> bool {
-        self.interrupt(self.destroy_once()).await
+        self.interrupt(Box::pin(self.destroy_once())).await
     }
 
-    async fn interrupt(&self, work: impl Future<Output = RunReport>) -> bool {
+    async fn interrupt<T>(&self, work: impl Future<Output = T>) -> bool {
         self.run(async {
             tokio::select! {
                 biased;
@@ -161,8 +297,21 @@ impl ClusterFixture {
     }
 
     /// The number of resources in the journal.
-    pub(crate) fn recorded_count(&self) -> usize {
-        self.journal().state().resources().count()
+    pub(crate) async fn recorded_count(&self) -> usize {
+        self.recorded().await.resources().count()
+    }
+
+    /// The live resources of the graph by their id, without what changes with each write.
+    pub(crate) async fn bodies(&self) -> BTreeMap<String, Value> {
+        let mut bodies = BTreeMap::new();
+        for resource in &self.resources {
+            let read = self.observer.fetch_optional(resource.id.as_str(), api_version(resource));
+            // A role assignment at a scope that does not exist, for example.
+            if let Ok(Some(found)) = self.run(read).await {
+                bodies.insert(resource.id.to_string(), without_versions(found.body));
+            }
+        }
+        bodies
     }
 
     /// The ids of all groups and resources of the subscription.
@@ -183,6 +332,32 @@ impl ClusterFixture {
         self.run(self.observer.fetch(id.as_str(), "2023-11-01")).await.unwrap().body
     }
 
+    /// Removes a resource from the configuration.
+    pub(crate) fn remove_from_graph(&mut self, key: &str) {
+        let resources = self.resources.iter().filter(|it| it.key.as_str() != key);
+        self.graph = ResourceGraph::new(resources.cloned().collect()).unwrap();
+    }
+
+    /// Replaces a role assignment by one of the same name with the principal of another one.
+    pub(crate) async fn change_principal(&self, key: &str, other: &str) {
+        let id = |key: &str| self.graph.get(&ResourceKey::new(key)).unwrap().id.to_string();
+        let version = RoleAssignmentBody::API_VERSION;
+        let principal = async |key: &str| {
+            self.run(self.observer.fetch(&id(key), version)).await.unwrap().body["properties"]
+                .clone()
+        };
+        let mut properties = principal(key).await;
+        properties["principalId"] = principal(other).await["principalId"].take();
+        properties.as_object_mut().unwrap().retain(|name, _| {
+            matches!(&**name, "roleDefinitionId" | "principalId" | "principalType")
+        });
+        let deletion = ArmRequest::delete(id(key), version);
+        self.run(self.observer.send(&deletion)).await.unwrap();
+        let body = serde_json::json!({ "properties": properties });
+        let request = ArmRequest::put(id(key), version, body);
+        self.run(self.observer.send(&request)).await.unwrap();
+    }
+
     /// Changes a live resource as another client would.
     pub(crate) async fn change_live(&self, key: &str, change: impl FnOnce(&mut Value)) {
         let id = &self.graph.get(&ResourceKey::new(key)).unwrap().id;
@@ -191,6 +366,35 @@ impl ClusterFixture {
         let request = ArmRequest::put(id.as_str(), "2023-11-01", body);
         self.run(self.observer.send(&request)).await.unwrap();
         // The change is a long-running operation.
-        self.azure.advance(std::time::Duration::from_mins(1)).await;
+        self.azure.advance(Duration::from_mins(1)).await;
     }
+}
+
+fn api_version(resource: &DesiredResource) -> &'static str {
+    match &resource.definition {
+        ResourceDefinition::Existing { api_version }
+        | ResourceDefinition::Shared { api_version, .. }
+        | ResourceDefinition::Arm { api_version, .. } => api_version,
+        ResourceDefinition::FederatedCredential { .. } => FederatedCredentialBody::API_VERSION,
+        ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
+    }
+}
+
+fn without_versions(mut body: Value) -> Value {
+    match &mut body {
+        Value::Object(properties) => {
+            let changing = ["etag", "systemData", "createdOn", "updatedOn"];
+            properties.retain(|name, _| !changing.contains(&name.as_str()));
+            for value in properties.values_mut() {
+                *value = without_versions(value.take());
+            }
+        }
+        Value::Array(elements) => {
+            for value in elements {
+                *value = without_versions(value.take());
+            }
+        }
+        _ => {}
+    }
+    body
 }

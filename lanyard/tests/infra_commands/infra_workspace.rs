@@ -201,6 +201,66 @@ impl InfraWorkspace {
         std::fs::write(self.files.path().join("iam.json"), file.to_string()).unwrap();
     }
 
+    /// Creates a container in the seeded storage account, for which the commands get a role. Returns its URL.
+    pub(crate) fn create_container(&self) -> String {
+        self.runtime.block_on(async {
+            let get = reqwest::Method::GET;
+            let listed = self.arm(get, "/resources?api-version=2021-04-01", None).await;
+            let is_account = |it: &&Value| it["type"] == "Microsoft.Storage/storageAccounts";
+            let account = listed["value"].as_array().unwrap().iter().find(is_account).unwrap();
+            let id = account["id"].as_str().unwrap();
+            let account = &id[id.find("/resourceGroups/").unwrap()..];
+            let path = format!(
+                "{account}/blobServices/default/containers/journals?api-version=2024-01-01"
+            );
+            self.arm(reqwest::Method::PUT, &path, Some(json!({}))).await;
+            let token = self.token("https://management.azure.com/.default").await;
+            let caller = lanyard_azure::CallerIdentity::of_token(&token).unwrap().object_id;
+            let subscription = self.variable("AZURE_SUBSCRIPTION_ID");
+            let roles = "providers/Microsoft.Authorization/roleDefinitions";
+            let body = json!({ "properties": {
+                "roleDefinitionId":
+                    format!("/subscriptions/{subscription}/{roles}/ba92f5b4-2d11-453d-a403-e96b0029c9fe"),
+                "principalId": caller, "principalType": "ServicePrincipal",
+            } });
+            let path = format!(
+                "{account}/providers/Microsoft.Authorization/roleAssignments/{}?api-version=2022-04-01",
+                uuid::Uuid::from_u128(7)
+            );
+            self.arm(reqwest::Method::PUT, &path, Some(body)).await;
+            let name = account.rsplit('/').next().unwrap();
+            format!("https://{name}.blob.core.windows.net/journals/team")
+        })
+    }
+
+    /// Advances the time of the local Azure.
+    pub(crate) fn advance_clock(&self, seconds: u32) {
+        let clock = format!("{}/clock", self.process.session_text("control"));
+        let body = json!({ "advanceSeconds": seconds }).to_string();
+        let request = self.control.post(&clock).header(CONTROL_HEADER, "1").body(body);
+        let reply = self.runtime.block_on(request.send()).unwrap();
+        assert!(reply.status().is_success());
+    }
+
+    /// Runs `work` while a command waits for the reply to a request to a service, counted from 0, and then kills
+    /// the command. `work` gets the id of its process.
+    pub(crate) fn while_held_at(
+        &self,
+        arguments: &[impl AsRef<str>],
+        (service, request): (&str, u32),
+        work: impl FnOnce(u32),
+    ) {
+        let faults = self.add_kill_rule(service, request, KillPosition::AfterRequest);
+        let mut command = self.command(arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let held = self.runtime.block_on(self.wait_until_hit(&mut child, &faults));
+        assert!(held, "the command ended before the request");
+        work(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        self.remove_kill_rule(&faults);
+    }
+
     /// Removes the journals.
     pub(crate) fn forget_journal(&self) {
         std::fs::remove_dir_all(self.files.path().join("state")).unwrap();
@@ -215,6 +275,20 @@ impl InfraWorkspace {
         request: u32,
         position: KillPosition,
     ) -> bool {
+        let faults = self.add_kill_rule(service, request, position);
+        let mut command = self.command(arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let killed = self.runtime.block_on(self.wait_until_hit(&mut child, &faults));
+        if killed {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        self.remove_kill_rule(&faults);
+        killed
+    }
+
+    /// Adds a rule that holds a request. Returns the URL of the rules.
+    fn add_kill_rule(&self, service: &str, request: u32, position: KillPosition) -> String {
         let effect = match position {
             KillPosition::BeforeRequest => json!({ "type": "reset", "hold": 600_000 }),
             KillPosition::AfterRequest => json!({ "type": "latency", "milliseconds": 600_000 }),
@@ -234,9 +308,10 @@ impl InfraWorkspace {
                 .unwrap();
             assert!(added.status().is_success(), "{}", added.text().await.unwrap());
         });
-        let mut command = self.command(arguments);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let killed = self.runtime.block_on(self.kill_when_hit(child, &faults));
+        faults
+    }
+
+    fn remove_kill_rule(&self, faults: &str) {
         self.runtime.block_on(async {
             self.control
                 .delete(format!("{faults}/kill"))
@@ -245,11 +320,10 @@ impl InfraWorkspace {
                 .await
                 .unwrap();
         });
-        killed
     }
 
-    /// Waits until the rule has hit or the process has ended.
-    async fn kill_when_hit(&self, mut child: Child, faults: &str) -> bool {
+    /// Waits until the rule has hit or the process has ended. Returns whether the rule has hit.
+    async fn wait_until_hit(&self, child: &mut Child, faults: &str) -> bool {
         let clock = SystemClock::shared();
         loop {
             if child.try_wait().unwrap().is_some() {
@@ -272,8 +346,6 @@ impl InfraWorkspace {
                 .iter()
                 .any(|rule| rule["name"] == "kill" && rule["times"].as_u64() != Some(0));
             if !waiting {
-                child.kill().unwrap();
-                child.wait().unwrap();
                 return true;
             }
             clock.sleep(Duration::from_millis(5)).await;
@@ -300,14 +372,8 @@ impl InfraWorkspace {
         &self.azure
     }
 
-    /// Sends a request with a token for `scope`.
-    pub(crate) async fn azure_request(
-        &self,
-        scope: &str,
-        method: reqwest::Method,
-        url: &str,
-        body: Option<Value>,
-    ) -> Value {
+    /// A token of the seeded application for `scope`.
+    async fn token(&self, scope: &str) -> String {
         let form = [
             ("client_id", self.variable("AZURE_CLIENT_ID")),
             ("client_secret", self.variable("AZURE_CLIENT_SECRET")),
@@ -321,7 +387,18 @@ impl InfraWorkspace {
             self.azure.post(token_url).header("content-type", "application/x-www-form-urlencoded");
         let reply = request.body(form).send().await.unwrap().text().await.unwrap();
         let reply: Value = serde_json::from_str(&reply).unwrap();
-        let token = reply["access_token"].as_str().unwrap();
+        reply["access_token"].as_str().unwrap().to_owned()
+    }
+
+    /// Sends a request with a token for `scope`.
+    pub(crate) async fn azure_request(
+        &self,
+        scope: &str,
+        method: reqwest::Method,
+        url: &str,
+        body: Option<Value>,
+    ) -> Value {
+        let token = self.token(scope).await;
         let request = self.azure.request(method, url).bearer_auth(token);
         let request = match body {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use azure_core::credentials::TokenCredential;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
 use jiff::Timestamp;
 use lanyard_azure::{ArmClient, AzureTransport, AzureTransportSettings, RetryPolicy};
@@ -72,18 +73,23 @@ impl VirtualTimeAzure {
         &self,
         wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
     ) -> ArmClient {
+        let credential = self.owner_credential();
+        ArmClient::new(&cloud::PUBLIC, credential, &self.transport_with(wrap))
+    }
+
+    /// The credential of the seeded application.
+    pub(crate) fn owner_credential(&self) -> Arc<dyn TokenCredential> {
         let account = self.test_credentials();
         let mut options = TokenTransportOptions::default();
         options.clock = self.shared_clock();
         options.client.transport = Some(self.transport().without_rate_limit());
-        let credential = ClientSecretCredential::new(
+        ClientSecretCredential::new(
             &account.tenant.as_str().parse().unwrap(),
             account.client_id.uuid().to_string().parse().unwrap(),
             &cloud::PUBLIC.authority_url().parse().unwrap(),
             SecretText::from(account.client_secret()),
             &TokenTransport::new(options),
-        );
-        ArmClient::new(&cloud::PUBLIC, credential, &self.transport_with(wrap))
+        )
     }
 
     /// The seeded test credentials.

@@ -1,13 +1,14 @@
 //! The Blob service of storage accounts, and their static websites.
 //!
 //! Reference: Blob Storage REST API, versions 2015-02-21 to 2026-10-06 (the operations here are the same in all
-//! of them). Blobs are block blobs; the emulator has no snapshots, versions, soft delete, append blobs and page
+//! of them). The emulator has block blobs and append blobs; it has no snapshots, versions, soft delete and page
 //! blobs. A request is authenticated and authorized before anything is looked up, except that anonymous access
 //! depends on the container.
 
 mod access;
 mod account;
 mod account_operations;
+mod append_blob;
 mod blob_reads;
 mod blob_tags;
 mod blob_writes;
@@ -189,8 +190,17 @@ const BLOB: &[ServiceOperation] = &[
         id: "BlockBlob_Upload",
         method: Method::PUT,
         path: blob!("!comp"),
-        support: OperationSupport::Partial("block blobs of at most 256 MiB"),
+        support: OperationSupport::Partial(
+            "block blobs of at most 256 MiB, and empty append blobs",
+        ),
         handler: blob_writes::put_blob,
+    },
+    ServiceOperation {
+        id: "AppendBlob_AppendBlock",
+        method: Method::PUT,
+        path: blob!("comp=appendblock"),
+        support: OperationSupport::Partial("no `x-ms-copy-source`"),
+        handler: append_blob::append_block,
     },
     full_operation(
         "BlockBlob_StageBlockFromUrl",

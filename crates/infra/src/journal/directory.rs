@@ -5,14 +5,12 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::JournalStore;
-
 const FILE_NAME: &str = "journal.jsonl";
 
 /// The file `journal.jsonl` in a directory. The file stays locked until this value is dropped, so that two
 /// commands never write to the same cluster.
 #[derive(Debug)]
-pub struct JournalDirectory {
+pub(super) struct JournalDirectory {
     file: File,
     path: PathBuf,
 }
@@ -44,7 +42,9 @@ impl JournalDirectoryError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Locked { .. } => "wait until the other command has ended",
+            Self::Locked { .. } => {
+                "wait until the other command has ended, or let this one wait with --lock-timeout"
+            }
             Self::Io { .. } => "name a directory that this user may write to with --state",
         }
     }
@@ -58,7 +58,7 @@ impl JournalDirectory {
     /// # Errors
     ///
     /// [`JournalDirectoryError`] if another command uses the journal, or the file system returns an error.
-    pub fn open(directory: PathBuf) -> Result<(Self, String), JournalDirectoryError> {
+    pub(super) fn open(directory: PathBuf) -> Result<(Self, String), JournalDirectoryError> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(&directory).map_err(|source| io_error("creating", &directory, source))?;
@@ -91,18 +91,19 @@ impl JournalDirectory {
 }
 
 impl JournalDirectory {
-    /// The content of the journal in `directory`; empty if there is none.
-    pub(super) fn read(directory: &Path) -> Result<String, JournalDirectoryError> {
+    /// The content of the journal in `directory`; `None` if there is none.
+    pub(super) fn read(directory: &Path) -> Result<Option<String>, JournalDirectoryError> {
         let path = directory.join(FILE_NAME);
         match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            content => content.map_err(|source| io_error("reading", &path, source)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            content => content.map(Some).map_err(|source| io_error("reading", &path, source)),
         }
     }
 }
 
-impl JournalStore for JournalDirectory {
-    fn append(&mut self, line: &str) -> Result<(), JournalDirectoryError> {
+impl JournalDirectory {
+    /// Appends one line, which is durable when the call returns.
+    pub(super) fn append(&mut self, line: &str) -> Result<(), JournalDirectoryError> {
         self.file
             .write_all(format!("{line}\n").as_bytes())
             .and_then(|()| self.file.sync_data())

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use lanyard_azure::PendingOperation;
 use lanyard_vocabulary::ArmResourceId;
 
-use super::{JournalEntry, WriteKind};
+use super::entry::{JournalEntry, WriteKind};
+use super::unfinished_run::{RunChange, UnfinishedRun};
 use crate::resource::{Ownership, ResourceKey, ResourceStack};
 
-/// The resources of the journal.
+/// The resources of the journal, and the runs that have not ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedState {
     resources: BTreeMap<ResourceKey, RecordedResource>,
+    unfinished: BTreeMap<ResourceStack, UnfinishedRun>,
 }
 
 /// A resource of the journal.
@@ -51,26 +53,28 @@ impl RecordedState {
         self.resources.get(key)
     }
 
+    /// The run of a stack that has not ended successfully.
+    pub(crate) fn unfinished_run(&self, stack: ResourceStack) -> Option<&UnfinishedRun> {
+        self.unfinished.get(&stack)
+    }
+
     pub(crate) fn apply(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Cluster { .. } => {}
-            JournalEntry::Writing { key, stack, id, write, depends_on, .. } => {
-                let known = self.resources.get(key);
-                // The journal announces a creation only after Azure answered that the resource does not exist.
-                let ownership = match (write, known) {
-                    (WriteKind::Create, _) => Ownership::Created,
-                    (_, Some(known)) => known.ownership,
-                    (_, None) => Ownership::Existing,
-                };
-                let depends_on = match (depends_on.is_empty(), known) {
-                    (true, Some(known)) => known.depends_on.clone(),
-                    _ => depends_on.clone(),
-                };
-                let phase = WritePhase::Sent;
-                let (stack, id) = (*stack, id.clone());
-                let resource = RecordedResource { stack, id, ownership, depends_on, phase };
-                self.resources.insert(key.clone(), resource);
+            JournalEntry::RunStarted { command, stacks, .. } => {
+                for stack in stacks {
+                    let run = self.unfinished.entry(*stack);
+                    let run = run.or_insert_with(|| UnfinishedRun::new(*command));
+                    // A run of the other command does not continue this one.
+                    if run.command != *command {
+                        *run = UnfinishedRun::new(*command);
+                    }
+                }
             }
+            JournalEntry::RunEnded { stacks, .. } => {
+                self.unfinished.retain(|stack, _| !stacks.contains(stack));
+            }
+            JournalEntry::Writing { .. } => self.apply_writing(entry),
             JournalEntry::Accepted { key, operation, .. } => {
                 if let Some(known) = self.resources.get_mut(key) {
                     known.phase = WritePhase::Accepted(operation.clone());
@@ -82,10 +86,46 @@ impl RecordedState {
                 let depends_on = depends_on.clone();
                 let resource = RecordedResource { stack, id, ownership, depends_on, phase };
                 self.resources.insert(key.clone(), resource);
+                if let (Ownership::Existing, Some(run)) =
+                    (ownership, self.unfinished.get_mut(&stack))
+                {
+                    run.forget_creation(key);
+                }
             }
             JournalEntry::Removed { key, .. } => {
-                self.resources.remove(key);
+                let removed = self.resources.remove(key);
+                if let Some(run) = removed.and_then(|it| self.unfinished.get_mut(&it.stack)) {
+                    run.forget_creation(key);
+                }
             }
         }
+    }
+
+    fn apply_writing(&mut self, entry: &JournalEntry) {
+        let JournalEntry::Writing { key, stack, id, write, depends_on, before, .. } = entry else {
+            return;
+        };
+        let known = self.resources.get(key);
+        // The journal announces a creation only after Azure answered that the resource does not exist.
+        let ownership = match (write, known) {
+            (WriteKind::Create, _) => Ownership::Created,
+            (_, Some(known)) => known.ownership,
+            (_, None) => Ownership::Existing,
+        };
+        let depends_on = match (depends_on.is_empty(), known) {
+            (true, Some(known)) => known.depends_on.clone(),
+            _ => depends_on.clone(),
+        };
+        if let Some(run) = self.unfinished.get_mut(stack) {
+            run.record_write(key, *write, before.as_ref(), |undo| RunChange {
+                id: id.clone(),
+                ownership,
+                depends_on: depends_on.clone(),
+                undo,
+            });
+        }
+        let (stack, id, phase) = (*stack, id.clone(), WritePhase::Sent);
+        let resource = RecordedResource { stack, id, ownership, depends_on, phase };
+        self.resources.insert(key.clone(), resource);
     }
 }

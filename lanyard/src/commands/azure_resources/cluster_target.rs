@@ -7,9 +7,9 @@ use lanyard_clock::SharedClock;
 use lanyard_infra::{
     ClusterIdentities, ControlPlaneIdentities, DataPlaneIdentities, EarlierNames, FindingSeverity,
     InfraParameters, JournalCluster, LintNote, LiveState, OwnershipTags, PreflightFinding,
-    PrincipalReference, ResourceGraph, RoleIdentity, RoleOptions, RoleParameters, RunReport,
-    WorkloadIdentities, check_live_network, check_network_ids, find_principals, find_public_zone,
-    iam_resources, identity_key, infra_output, infra_resources, read_directory, role_resources,
+    PrincipalReference, ResourceGraph, ResourceStack, RoleIdentity, RoleOptions, RoleParameters,
+    RunReport, WorkloadIdentities, check_live_network, check_network_ids, find_principals,
+    find_public_zone, iam_resources, identity_key, infra_output, infra_resources, role_resources,
     workload_identities,
 };
 use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, format_error_chain};
@@ -17,12 +17,13 @@ use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, format_error_c
 use super::cluster_configuration::{
     ClusterConfiguration, IamConfiguration, IdentitySource, InfraConfiguration, RoleConfiguration,
 };
+use super::destroy_stack::RecordedStacks;
 use super::output_files::write_output_file;
-use super::{RunArgs, StackTarget, StateArgs, journal_error, plan_and_apply, print_report};
+use super::target_journal::{JournalContext, StateArgs, TargetJournal};
+use super::{RunArgs, StackTarget, plan_and_apply, print_report};
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
-use crate::settings::ProcessEnvironment;
 
 /// The desired resources of one cluster, with the account that creates them.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl<'a> ClusterTarget<'a> {
     pub(in crate::commands) async fn resolve(
         account: &'a AzureAccount,
         configuration: &'a ClusterConfiguration,
-        state_directory: PathBuf,
+        journal: TargetJournal,
         names: EarlierNames,
     ) -> Result<Self, CommandError> {
         let identifiers = &configuration.identifiers;
@@ -92,9 +93,9 @@ impl<'a> ClusterTarget<'a> {
         })?;
         let stack = StackTarget {
             account,
-            state_directory,
-            journal_cluster: journal_cluster(configuration, account),
+            journal,
             graph,
+            is_complete: true,
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
             keeps_superseded: false,
         };
@@ -110,21 +111,14 @@ impl<'a> ClusterTarget<'a> {
 
     /// Looks up the target of a configuration, with the names that its journal records.
     pub(in crate::commands) async fn load(
-        account: &'a AzureAccount,
+        context: JournalContext<'a>,
         configuration: &'a ClusterConfiguration,
         state: &StateArgs,
-        environment: &ProcessEnvironment,
     ) -> Result<Self, CommandError> {
-        let directory = state.directory(
-            environment.state_directory.as_ref(),
-            account.subscription.as_str(),
-            configuration.identifiers.infra_id().as_str(),
-        )?;
-        let cluster = journal_cluster(configuration, account);
-        let recorded =
-            read_directory(&directory, &cluster).map_err(|error| journal_error(&error))?;
+        let journal = cluster_journal(context, configuration, state)?;
+        let recorded = journal.read().await?.unwrap_or_default();
         let names = EarlierNames::recorded(&recorded);
-        Self::resolve(account, configuration, directory, names).await
+        Self::resolve(context.account, configuration, journal, names).await
     }
 
     /// Checks the live network of the user.
@@ -172,12 +166,34 @@ impl<'a> ClusterTarget<'a> {
     }
 }
 
-fn journal_cluster(configuration: &ClusterConfiguration, account: &AzureAccount) -> JournalCluster {
-    JournalCluster {
-        name: configuration.identifiers.name().clone(),
-        infra_id: configuration.identifiers.infra_id().clone(),
-        subscription: account.subscription.to_string(),
-    }
+fn cluster_journal(
+    context: JournalContext<'_>,
+    configuration: &ClusterConfiguration,
+    state: &StateArgs,
+) -> Result<TargetJournal, CommandError> {
+    let identifiers = &configuration.identifiers;
+    let cluster = JournalCluster {
+        name: identifiers.name().clone(),
+        infra_id: identifiers.infra_id().clone(),
+        subscription: context.account.subscription.to_string(),
+    };
+    state.journal(context, cluster, identifiers.infra_id().as_str())
+}
+
+/// The recorded stacks of a configuration. Nothing is looked up in Azure.
+pub(in crate::commands) fn recorded_cluster<'a>(
+    context: JournalContext<'a>,
+    configuration: &ClusterConfiguration,
+    state: &StateArgs,
+) -> Result<RecordedStacks<'a>, CommandError> {
+    let infra = configuration.infra.as_ref().map(|_| ResourceStack::Infra);
+    let iam = configuration.iam.as_ref().map(|_| ResourceStack::Iam);
+    Ok(RecordedStacks {
+        account: context.account,
+        journal: cluster_journal(context, configuration, state)?,
+        identifiers: configuration.identifiers.clone(),
+        stacks: infra.into_iter().chain(iam).collect(),
+    })
 }
 
 impl OutputPaths {

@@ -1,21 +1,21 @@
-//! Removes one stack of resources that a journal records.
+//! Removes stacks of resources that a journal records.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use lanyard_azure::RateLimitHeadroom;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, JournalCluster, ResourceStack, RunContext, RunReport, destroy,
-    find_unrecorded_resources, open_directory, read_directory, wait_for_interrupted_writes,
+    ClusterIdentifiers, DestroyPlan, JournalCluster, JournalLocation, ResourceStack, RunContext,
+    RunReport, destroy, find_unrecorded_resources, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::ArmResourceId;
 use serde::{Serialize, Serializer};
 
 use super::report::RunSummary;
-use super::{RunArgs, journal_error};
+use super::target_journal::{TargetJournal, journal_error};
+use super::{RunArgs, interrupted_write_error};
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
@@ -71,12 +71,12 @@ fn invalid(flag: &str, error: &dyn std::error::Error) -> CommandError {
     CommandError::invalid_input(flag).with_cause(error)
 }
 
-/// A journal whose resources are removed.
-pub(in crate::commands) struct RecordedStack<'a> {
+/// Stacks whose resources a journal records.
+pub(in crate::commands) struct RecordedStacks<'a> {
     pub(in crate::commands) account: &'a AzureAccount,
-    pub(in crate::commands) directory: PathBuf,
+    pub(in crate::commands) journal: TargetJournal,
     pub(in crate::commands) identifiers: ClusterIdentifiers,
-    pub(in crate::commands) stack: ResourceStack,
+    pub(in crate::commands) stacks: Vec<ResourceStack>,
 }
 
 /// Removes what the journal of a cluster records for the stack.
@@ -89,17 +89,34 @@ pub(in crate::commands) async fn destroy_cluster_stack(
     let identifiers = cluster.identifiers()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, environment, &clock).await?;
-    let directory = args.run.state.directory(
-        environment.state_directory.as_ref(),
-        account.subscription.as_str(),
-        identifiers.infra_id().as_str(),
-    )?;
-    let recorded = RecordedStack { account: &account, directory, identifiers, stack };
+    let (run, stacks) = (&args.run, vec![stack]);
+    let recorded =
+        RecordedStacks::of_cluster(&account, &identifiers, stacks, run, environment, &clock)?;
     recorded.destroy(args, &clock).await
 }
 
-impl RecordedStack<'_> {
-    /// Removes the resources of the stack and prints the result.
+impl<'a> RecordedStacks<'a> {
+    /// Stacks of a cluster, with the journal of the cluster.
+    pub(in crate::commands) fn of_cluster(
+        account: &'a AzureAccount,
+        identifiers: &ClusterIdentifiers,
+        stacks: Vec<ResourceStack>,
+        run: &RunArgs,
+        environment: &ProcessEnvironment,
+        clock: &SharedClock,
+    ) -> Result<Self, CommandError> {
+        let cluster = JournalCluster {
+            name: identifiers.name().clone(),
+            infra_id: identifiers.infra_id().clone(),
+            subscription: account.subscription.to_string(),
+        };
+        let context = run.journal_context(account, environment, clock);
+        let journal = run.state.journal(context, cluster, identifiers.infra_id().as_str())?;
+        let identifiers = identifiers.clone();
+        Ok(Self { account, journal, identifiers, stacks })
+    }
+
+    /// Removes the resources of the stacks and prints the result.
     pub(in crate::commands) async fn destroy(
         &self,
         args: &DestroyArgs,
@@ -108,7 +125,7 @@ impl RecordedStack<'_> {
         self.remove(args, clock).await?.print(args.output)
     }
 
-    /// Removes the resources of the stack.
+    /// Removes the resources of the stacks.
     pub(in crate::commands) async fn remove(
         &self,
         args: &DestroyArgs,
@@ -127,12 +144,10 @@ impl RecordedStack<'_> {
         &self,
         args: &DestroyArgs,
     ) -> Result<DestroyPlan, CommandError> {
-        let recorded = read_directory(&self.directory, &self.journal_cluster())
-            .map_err(|error| journal_error(&error))?;
-        if recorded.resources().next().is_none() && !self.directory.exists() {
-            return Err(no_journal(&self.directory));
-        }
-        let plan = DestroyPlan::new(&recorded, &[self.stack]);
+        let Some(recorded) = self.journal.read().await? else {
+            return Err(no_journal(&self.journal.location));
+        };
+        let plan = DestroyPlan::new(&recorded, &self.stacks);
         let arm = &self.account.arm;
         let unrecorded = find_unrecorded_resources(arm, &plan, &recorded, &self.identifiers)
             .await
@@ -142,41 +157,34 @@ impl RecordedStack<'_> {
                     .with_hint(error.hint())
             })?;
         if !unrecorded.is_empty() && !args.include_unrecorded {
-            return Err(unrecorded_error(&unrecorded));
+            let hint =
+                "move or delete them, or remove them with the groups by --include-unrecorded";
+            return Err(unrecorded_error(&unrecorded, hint));
         }
         Ok(plan)
     }
 
-    /// Removes the resources after [`RecordedStack::check`].
+    /// Removes the resources after [`RecordedStacks::check`].
     pub(in crate::commands) async fn remove_checked(
         &self,
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> Result<StackRemoval, CommandError> {
         let arm = &self.account.arm;
-        let journal = open_directory(self.directory.clone(), &self.journal_cluster())
-            .map_err(|error| journal_error(&error))?;
-        let progress = args.run.progress();
-        let options = args.run.options();
-        let context = RunContext { arm, journal: &journal, clock, progress: &progress, options };
-        wait_for_interrupted_writes(context).await.map_err(|error| {
-            CommandError::unavailable("a write of an interrupted run has not ended")
-                .with_cause(&error)
-                .with_hint(error.hint())
-        })?;
-        let plan = DestroyPlan::new(&journal.state(), &[self.stack]);
-        let report = destroy(context, &plan).await;
-        progress.end();
-        let is_empty = DestroyPlan::new(&journal.state(), &[self.stack]).resources.is_empty();
-        Ok(StackRemoval { is_empty, ..StackRemoval::ran(plan, report, arm.lowest_headroom()) })
-    }
-
-    fn journal_cluster(&self) -> JournalCluster {
-        JournalCluster {
-            name: self.identifiers.name().clone(),
-            infra_id: self.identifiers.infra_id().clone(),
-            subscription: self.account.subscription.to_string(),
-        }
+        let removal = self.journal.write(async |journal| {
+            let progress = args.run.progress();
+            let options = args.run.options();
+            let context = RunContext { arm, journal, clock, progress: &progress, options };
+            let waited = wait_for_interrupted_writes(context).await;
+            waited.map_err(|error| interrupted_write_error(&error))?;
+            let plan = DestroyPlan::new(&journal.state(), &self.stacks);
+            let report = destroy(context, &plan).await;
+            progress.end();
+            let report = report.map_err(|error| journal_error(&error))?;
+            let is_empty = DestroyPlan::new(&journal.state(), &self.stacks).resources.is_empty();
+            Ok(StackRemoval { is_empty, ..StackRemoval::ran(plan, report, arm.lowest_headroom()) })
+        });
+        removal.await
     }
 }
 
@@ -246,18 +254,21 @@ impl Serialize for StackRemoval {
     }
 }
 
-fn no_journal(directory: &Path) -> CommandError {
-    CommandError::invalid_input(format!("there is no journal in {}", directory.display()))
-        .with_hint("name its directory with --state; for a cluster of another tool, run `lanyard import azure` first")
+fn no_journal(location: &JournalLocation) -> CommandError {
+    CommandError::invalid_input(format!("there is no journal in {location}"))
+        .with_hint("name its directory or container with --state; for a cluster of another tool, run `lanyard import azure` first")
 }
 
-pub(in crate::commands) fn unrecorded_error(unrecorded: &[ArmResourceId]) -> CommandError {
+pub(in crate::commands) fn unrecorded_error(
+    unrecorded: &[ArmResourceId],
+    hint: &str,
+) -> CommandError {
     let ids: Vec<_> = unrecorded.iter().map(ArmResourceId::as_str).collect();
     CommandError::invalid_input(format!(
         "the resource groups contain resources that lanyard did not create; nothing was removed:\n{}",
         ids.join("\n")
     ))
-    .with_hint("move or delete them, or remove them with the groups by --include-unrecorded")
+    .with_hint(hint)
 }
 
 /// The resources that are removed, as a table.
@@ -268,10 +279,17 @@ pub(in crate::commands) fn plan_text(plan: &DestroyPlan) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(["REMOVE", "WITH", "GROUP", "NAME"]);
-    for resource in &plan.resources {
-        let with = resource.removed_with.as_ref().map_or("", |key| key.as_str());
-        let group = resource.id.resource_group().unwrap_or_default();
-        table.add_row([resource.key.as_str(), with, group, resource.id.name()]);
+    for row in removed_rows(plan) {
+        table.add_row(row);
     }
     table.trim_fmt()
+}
+
+/// Key, container that is removed with it, group and name of each resource.
+pub(super) fn removed_rows(plan: &DestroyPlan) -> impl Iterator<Item = [&str; 4]> {
+    plan.resources.iter().map(|resource| {
+        let with = resource.removed_with.as_ref().map_or("", |key| key.as_str());
+        let group = resource.id.resource_group().unwrap_or_default();
+        [resource.key.as_str(), with, group, resource.id.name()]
+    })
 }

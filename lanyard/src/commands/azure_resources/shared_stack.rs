@@ -8,10 +8,10 @@ use lanyard_infra::{
     ResourceStack, RunReport, import_resources,
 };
 
-use super::destroy_stack::{DestroyArgs, RecordedStack, StackRemoval};
+use super::destroy_stack::{DestroyArgs, RecordedStacks, StackRemoval};
+use super::target_journal::{TargetJournal, journal_error};
 use super::{
-    LiveCheck, RunArgs, StackTarget, StateArgs, journal_error, no_live_check, open_journal,
-    plan_and_apply, print_report, read_live,
+    LiveCheck, RunArgs, StackTarget, no_live_check, plan_and_apply, print_report, read_live,
 };
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandResult};
@@ -66,19 +66,24 @@ impl<'a> SharedStack<'a> {
         if self.is_ccoctl() { tags.with_ccoctl_owner(CcoctlOwner::new(self.name)) } else { tags }
     }
 
-    fn directory(&self, state: &StateArgs) -> Result<std::path::PathBuf, CommandError> {
-        state.directory(
-            self.environment.state_directory.as_ref(),
-            self.account.subscription.as_str(),
-            &format!("{}-{}", self.stack, self.name.to_ascii_lowercase()),
-        )
+    fn journal(&self, run: &RunArgs, clock: &SharedClock) -> Result<TargetJournal, CommandError> {
+        let identifiers = self.identifiers()?;
+        let cluster = JournalCluster {
+            name: identifiers.name().clone(),
+            infra_id: identifiers.infra_id().clone(),
+            subscription: self.account.subscription.to_string(),
+        };
+        let context = run.journal_context(self.account, self.environment, clock);
+        let name = format!("{}-{}", self.stack, self.name.to_ascii_lowercase());
+        run.state.journal(context, cluster, &name)
     }
 
     /// The target with these resources.
     pub(in crate::commands) fn target(
         &self,
         resources: Vec<DesiredResource>,
-        state: &StateArgs,
+        run: &RunArgs,
+        clock: &SharedClock,
     ) -> Result<StackTarget<'a>, CommandError> {
         let identifiers = self.identifiers()?;
         let graph = ResourceGraph::new(resources).map_err(|error| {
@@ -86,13 +91,9 @@ impl<'a> SharedStack<'a> {
         })?;
         Ok(StackTarget {
             account: self.account,
-            state_directory: self.directory(state)?,
-            journal_cluster: JournalCluster {
-                name: identifiers.name().clone(),
-                infra_id: identifiers.infra_id().clone(),
-                subscription: self.account.subscription.to_string(),
-            },
+            journal: self.journal(run, clock)?,
             graph,
+            is_complete: true,
             tags: self.tags(&identifiers),
             keeps_superseded: self.is_ccoctl(),
         })
@@ -131,11 +132,37 @@ impl<'a> SharedStack<'a> {
         live_check: LiveCheck<'_>,
         clock: &SharedClock,
     ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
-        let target = self.target(resources, &args.run.state)?;
+        let target = self.target(resources, &args.run, clock)?;
+        self.apply_target(target, args, live_check, clock).await
+    }
+
+    /// Creates the resources that others of the same command need, as [`Self::apply`].
+    pub(in crate::commands) async fn apply_first_part(
+        &self,
+        resources: Vec<DesiredResource>,
+        args: &SharedRunArgs,
+        clock: &SharedClock,
+    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
+        let target = self.target(resources, &args.run, clock)?;
+        let target = StackTarget { is_complete: false, ..target };
+        self.apply_target(target, args, &no_live_check, clock).await
+    }
+
+    async fn apply_target(
+        &self,
+        target: StackTarget<'a>,
+        args: &SharedRunArgs,
+        live_check: LiveCheck<'_>,
+        clock: &SharedClock,
+    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
         if args.import {
             let live = read_live(&target).await?;
-            import_resources(&open_journal(&target)?, clock, &target.graph, &live, &target.tags)
-                .map_err(|error| journal_error(&error))?;
+            let imported = target.journal.write(async |journal| {
+                import_resources(journal, clock, &target.graph, &live, &target.tags)
+                    .await
+                    .map_err(|error| journal_error(&error))
+            });
+            imported.await?;
         }
         let report = plan_and_apply(&target, &args.run, live_check, clock).await?;
         Ok(report.map(|report| (target, report)))
@@ -147,7 +174,7 @@ impl<'a> SharedStack<'a> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> CommandResult {
-        self.recorded(args)?.destroy(args, clock).await
+        self.recorded(&args.run, clock)?.destroy(args, clock).await
     }
 
     /// Removes what the journal records; `None` if there is no journal.
@@ -156,19 +183,33 @@ impl<'a> SharedStack<'a> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> Result<Option<StackRemoval>, CommandError> {
-        let recorded = self.recorded(args)?;
-        if !recorded.directory.exists() {
+        let recorded = self.recorded(&args.run, clock)?;
+        if recorded.journal.read().await?.is_none() {
             return Ok(None);
         }
         recorded.remove(args, clock).await.map(Some)
     }
 
-    fn recorded(&self, args: &DestroyArgs) -> Result<RecordedStack<'a>, CommandError> {
-        Ok(RecordedStack {
+    /// Undoes the interrupted run of the stack, and prints the result.
+    pub(in crate::commands) async fn roll_back(
+        &self,
+        args: &SharedRunArgs,
+        format: CliOutputFormat,
+        clock: &SharedClock,
+    ) -> CommandResult {
+        self.recorded(&args.run, clock)?.roll_back(&args.run, format, clock).await
+    }
+
+    fn recorded(
+        &self,
+        run: &RunArgs,
+        clock: &SharedClock,
+    ) -> Result<RecordedStacks<'a>, CommandError> {
+        Ok(RecordedStacks {
             account: self.account,
-            directory: self.directory(&args.run.state)?,
+            journal: self.journal(run, clock)?,
             identifiers: self.identifiers()?,
-            stack: self.stack,
+            stacks: vec![self.stack],
         })
     }
 }

@@ -10,7 +10,8 @@ use lanyard_vocabulary::format_error_chain;
 use super::flags::OwnerArgs;
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::{StackRemoval, plan_text, unrecorded_error};
-use crate::commands::azure_resources::{RunArgs, open_journal};
+use crate::commands::azure_resources::target_journal::journal_error;
+use crate::commands::azure_resources::{RunArgs, interrupted_write_error};
 use crate::commands::go_bool::GoBool;
 use crate::exit::{CommandError, CommandResult};
 use crate::output::{self, CliOutputFormat};
@@ -63,26 +64,21 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let plan = args.plan(&account, &environment, &RecordedState::default()).await?;
         return StackRemoval::planned(plan).print(args.output);
     }
-    let target = args.owner.stack(&account, &environment).target(Vec::new(), &args.run.state)?;
-    let journal = open_journal(&target)?;
-    let progress = args.run.progress();
-    let options = args.run.options();
-    let context = RunContext {
-        arm: &account.arm,
-        journal: &journal,
-        clock: &clock,
-        progress: &progress,
-        options,
-    };
-    wait_for_interrupted_writes(context).await.map_err(|error| {
-        CommandError::unavailable("a write of an interrupted run has not ended")
-            .with_cause(&error)
-            .with_hint(error.hint())
-    })?;
-    let plan = args.plan(&account, &environment, &journal.state()).await?;
-    let report = destroy(context, &plan).await;
-    progress.end();
-    StackRemoval::ran(plan, report, account.arm.lowest_headroom()).print(args.output)
+    let stack = args.owner.stack(&account, &environment);
+    let target = stack.target(Vec::new(), &args.run, &clock)?;
+    let removal = target.journal.write(async |journal| {
+        let (arm, progress) = (&account.arm, args.run.progress());
+        let options = args.run.options();
+        let context = RunContext { arm, journal, clock: &clock, progress: &progress, options };
+        let waited = wait_for_interrupted_writes(context).await;
+        waited.map_err(|error| interrupted_write_error(&error))?;
+        let plan = args.plan(&account, &environment, &journal.state()).await?;
+        let report = destroy(context, &plan).await;
+        progress.end();
+        let report = report.map_err(|error| journal_error(&error))?;
+        Ok(StackRemoval::ran(plan, report, arm.lowest_headroom()))
+    });
+    removal.await?.print(args.output)
 }
 
 impl Args {
@@ -120,7 +116,8 @@ impl Args {
         if unrecorded.is_empty() || self.include_unrecorded {
             Ok(plan)
         } else {
-            Err(unrecorded_error(&unrecorded))
+            let hint = "move or delete them, or remove them with the group by --include-unrecorded";
+            Err(unrecorded_error(&unrecorded, hint))
         }
     }
 }

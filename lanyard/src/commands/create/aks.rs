@@ -9,6 +9,7 @@ use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
+use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
@@ -57,6 +58,8 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: SharedRunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
@@ -65,6 +68,15 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     }
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let stack = SharedStack {
+        account: &account,
+        name: &args.prefix,
+        stack: ResourceStack::Aks,
+        environment: &environment,
+    };
+    if args.roll_back.roll_back {
+        return stack.roll_back(&args.run, args.output, &clock).await;
+    }
     let parameters = AksParameters {
         subscription: account.subscription.clone(),
         prefix: args.prefix.clone(),
@@ -74,12 +86,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         max_nodes: args.max_count,
         vm_size: args.node_vm_size.clone(),
         vault: args.key_vault_id.clone(),
-    };
-    let stack = SharedStack {
-        account: &account,
-        name: &args.prefix,
-        stack: ResourceStack::Aks,
-        environment: &environment,
     };
     let resources = aks_resources(&parameters);
     let Some(report) = stack.create(resources, &args.run, args.output, &clock).await? else {

@@ -124,7 +124,7 @@ impl Args {
         let clock = SystemClock::shared();
         let new = NewInfrastructure::prepare(self, objects, environment, &clock).await?;
         let options = new.options(self)?;
-        let target = new.target(&self.run.state, environment).await?;
+        let target = new.target(&self.run, environment, &clock).await?;
         let infra = infrastructure::parse_output(&target)?;
         let identities = infra.identities.clone().ok_or_else(infrastructure::no_identities)?;
         let parameters = parameters(options, infra, identities)?;

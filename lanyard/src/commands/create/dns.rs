@@ -10,6 +10,7 @@ use lanyard_vocabulary::ArmResourceId;
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::print_report;
+use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
@@ -47,6 +48,8 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: SharedRunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
@@ -54,6 +57,15 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let delegation = delegation.transpose()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let stack = SharedStack {
+        account: &account,
+        name: args.zone.as_str(),
+        stack: ResourceStack::Dns,
+        environment: &environment,
+    };
+    if args.roll_back.roll_back {
+        return stack.roll_back(&args.run, args.output, &clock).await;
+    }
     let mut parameters = DnsParameters {
         subscription: account.subscription.clone(),
         resource_group: args.resource_group_name.clone(),
@@ -61,14 +73,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         zone: args.zone.to_string(),
         delegation: None,
     };
-    let stack = SharedStack {
-        account: &account,
-        name: args.zone.as_str(),
-        stack: ResourceStack::Dns,
-        environment: &environment,
-    };
     // Azure assigns the name servers when it creates the zone, so the delegation follows in a second run.
-    let created = stack.apply(dns_resources(&parameters), &args.run, &clock).await?;
+    let resources = dns_resources(&parameters);
+    let created = match delegation {
+        Some(_) => stack.apply_first_part(resources, &args.run, &clock).await?,
+        None => stack.apply(resources, &args.run, &clock).await?,
+    };
     let Some((mut target, mut report)) = created else { return Ok(CommandExit::Failed) };
     let name_servers = name_servers(&report);
     match delegation {

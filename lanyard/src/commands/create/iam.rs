@@ -9,7 +9,10 @@ use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::{
     DEFAULT_LOCATION, RawConfiguration, RawIam,
 };
-use crate::commands::azure_resources::cluster_target::{ClusterTarget, OutputPaths};
+use crate::commands::azure_resources::cluster_target::{
+    ClusterTarget, OutputPaths, recorded_cluster,
+};
+use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
@@ -57,6 +60,8 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
@@ -74,8 +79,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = raw.parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let target =
-        ClusterTarget::load(&account, &configuration, &args.run.state, &environment).await?;
+    let context = args.run.journal_context(&account, &environment, &clock);
+    if args.roll_back.roll_back {
+        let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
+        return recorded.roll_back(&args.run, args.output, &clock).await;
+    }
+    let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: None, iam: Some(args.output_file.clone()) };
     target.apply(&args.run, args.output, &outputs, &clock).await
 }

@@ -11,7 +11,10 @@ use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_configuration::{
     DEFAULT_LOCATION, RawConfiguration, RawInfra, RoleProfileName,
 };
-use crate::commands::azure_resources::cluster_target::{ClusterTarget, OutputPaths};
+use crate::commands::azure_resources::cluster_target::{
+    ClusterTarget, OutputPaths, recorded_cluster,
+};
+use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
@@ -30,8 +33,8 @@ Example:
 /// permissions, locks and existing networks before the first write, and then creates the resources in parallel.
 ///
 /// A journal records each write before it is sent. Run the command with the same flags to continue after an
-/// interruption; resources that are as desired are not written. `lanyard destroy infra azure` removes what the
-/// journal records.
+/// interruption, or also with --roll-back to undo the interrupted run; resources that are as desired are not written.
+/// `lanyard destroy infra azure` removes what the journal records.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
@@ -71,6 +74,8 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 /// The flags for groups and networks of the user.
@@ -208,8 +213,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let configuration = args.configuration().parse()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let target =
-        ClusterTarget::load(&account, &configuration, &args.run.state, &environment).await?;
+    let context = args.run.journal_context(&account, &environment, &clock);
+    if args.roll_back.roll_back {
+        let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
+        return recorded.roll_back(&args.run, args.output, &clock).await;
+    }
+    let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: args.output_file.clone(), iam: None };
     target.apply(&args.run, args.output, &outputs, &clock).await
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
+use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::CliOutputFormat;
@@ -52,11 +53,22 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: SharedRunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let stack = SharedStack {
+        account: &account,
+        name: args.name.as_str(),
+        stack: ResourceStack::Keyvault,
+        environment: &environment,
+    };
+    if args.roll_back.roll_back {
+        return stack.roll_back(&args.run, args.output, &clock).await;
+    }
     let caller = account.caller().await?;
     let administrator = match caller.principal_type {
         AssignedPrincipalType::User => PrincipalReference::User(caller.object_id),
@@ -76,12 +88,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if !args.recover {
         refuse_deleted_vault(&account.arm, &account.subscription, &args).await?;
     }
-    let stack = SharedStack {
-        account: &account,
-        name: args.name.as_str(),
-        stack: ResourceStack::Keyvault,
-        environment: &environment,
-    };
     let resources = keyvault_resources(&parameters);
     let created = stack.create(resources, &args.run, args.output, &clock).await?;
     Ok(if created.is_some() { CommandExit::Success } else { CommandExit::Failed })

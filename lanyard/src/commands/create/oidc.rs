@@ -8,6 +8,7 @@ use lanyard_infra::ResourceStack;
 use super::infra::parse_tag;
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
+use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::commands::issuer::{
     IssuerNames, IssuerRequest, create_issuer, issuer_documents, load_or_create_key,
@@ -61,6 +62,8 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: SharedRunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
@@ -68,16 +71,19 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let names = IssuerNames::parse(&args.name, account.as_deref(), container.as_deref())?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
-    let issuer = names.issuer(account.endpoints)?;
-    let key = load_or_create_key(&args.output_dir)?;
-    write_key_files(&args.output_dir, &key)?;
-    write_output_files(&args.output_dir, &issuer_documents(&issuer, key.public_key())?)?;
     let stack = SharedStack {
         account: &account,
         name: &args.name,
         stack: ResourceStack::Oidc,
         environment: &environment,
     };
+    if args.roll_back.roll_back {
+        return stack.roll_back(&args.run, args.output, &clock).await;
+    }
+    let issuer = names.issuer(account.endpoints)?;
+    let key = load_or_create_key(&args.output_dir)?;
+    write_key_files(&args.output_dir, &key)?;
+    write_output_files(&args.output_dir, &issuer_documents(&issuer, key.public_key())?)?;
     let request = IssuerRequest {
         location: args.location.clone(),
         resource_group: args.group(),

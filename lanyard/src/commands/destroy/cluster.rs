@@ -15,7 +15,7 @@ use serde::Serialize;
 use self::hosted_cluster_deletion::{HostedClusterDeletion, delete_labelled_objects};
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::{
-    DestroyArgs, RecordedStack, StackRemoval, plan_text,
+    DestroyArgs, RecordedStacks, StackRemoval, plan_text,
 };
 use crate::commands::cluster_objects::{ClusterObjects, infra_id_of};
 use crate::commands::go_bool::GoBool;
@@ -102,14 +102,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         .map_err(|error| CommandError::invalid_input("--infra-id").with_cause(&error))?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
-    let directory = args.destroy.run.state.directory(
-        environment.state_directory.as_ref(),
-        account.subscription.as_str(),
-        identifiers.infra_id().as_str(),
-    )?;
-    let stack = ResourceStack::Infra;
+    let stacks = vec![ResourceStack::Infra];
+    let run = &args.destroy.run;
     let recorded =
-        RecordedStack { account: &account, directory, identifiers: identifiers.clone(), stack };
+        RecordedStacks::of_cluster(&account, &identifiers, stacks, run, &environment, &clock)?;
     let plan = recorded.check(&args.destroy).await?;
     output::print_stderr(&plan_text(&plan));
     if args.destroy.dry_run {

@@ -275,7 +275,10 @@ impl<'a> BlobAccess<'a> {
                     .with_rejection_reason(format!("{action} at {scope}: {miss}"))
             })
         };
-        let decision = decide(permission.plane, permission.action);
+        let mut decision = decide(permission.plane, permission.action);
+        if let (Err(_), Some(action)) = (&decision, permission.alternative_action) {
+            decision = decide(permission.plane, action);
+        }
         match permission.action_if_new {
             Some(action)
                 if decision.is_err() && self.azure.storage.blob(&target.blob_key()).is_none() =>

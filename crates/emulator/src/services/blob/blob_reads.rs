@@ -16,7 +16,7 @@ use super::reply::{reply_with_etag, with_etag, with_lease, with_metadata, with_o
 use super::request_headers::{parse_lease_id, reject_unsupported_headers};
 use super::sas::has_signature;
 use super::store::{BlobKey, BlobStore};
-use super::stored_blob::StoredBlob;
+use super::stored_blob::{BlobKind, StoredBlob};
 use crate::operation_context::OperationContext;
 use crate::request::{ServiceReply, ServiceRequest};
 
@@ -74,14 +74,7 @@ pub(super) fn get_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
         let reply = blob_reply(StatusCode::OK, blob, call.request, call.now);
         let reply =
             with_optional_header(reply, "content-md5", blob.properties.content_md5.as_ref());
-        let tier = blob.tier.map(|tier| tier.tier).unwrap_or_default();
-        let reply = reply.with_header("x-ms-access-tier", tier.name());
-        let mut reply = match blob.tier {
-            None => reply.with_header("x-ms-access-tier-inferred", "true"),
-            Some(tier) => {
-                reply.with_header("x-ms-access-tier-change-time", http_date(tier.changed))
-            }
-        };
+        let mut reply = with_tier(reply, blob);
         // The server sends the length without the content.
         reply.body = content;
         return Ok(reply);
@@ -108,6 +101,19 @@ pub(super) fn get_blob_metadata(
     let blob = find_readable_blob(call, &key)?;
     let reply = reply_with_etag(StatusCode::OK, blob.etag, blob.last_modified);
     Ok(with_metadata(reply, &blob.metadata))
+}
+
+/// Adds the headers of the access tier, which only block blobs have.
+fn with_tier(reply: ServiceReply, blob: &StoredBlob) -> ServiceReply {
+    if blob.kind != BlobKind::Block {
+        return reply;
+    }
+    let tier = blob.tier.map(|tier| tier.tier).unwrap_or_default();
+    let reply = reply.with_header("x-ms-access-tier", tier.name());
+    match blob.tier {
+        None => reply.with_header("x-ms-access-tier-inferred", "true"),
+        Some(tier) => reply.with_header("x-ms-access-tier-change-time", http_date(tier.changed)),
+    }
 }
 
 /// Adds the headers of a partial reply.
@@ -159,9 +165,11 @@ fn blob_reply(
     let reply = header(reply, "content-language", "rscl", properties.content_language.as_deref());
     let reply = reply
         .with_header("accept-ranges", "bytes")
-        .with_header("x-ms-blob-type", "BlockBlob")
+        .with_header("x-ms-blob-type", blob.kind.name())
         .with_header("x-ms-server-encrypted", "true")
         .with_header("x-ms-creation-time", http_date(blob.created));
+    let blocks = blob.kind.appended_blocks().map(|blocks| blocks.to_string());
+    let reply = with_optional_header(reply, "x-ms-blob-committed-block-count", blocks);
     let reply = with_lease(reply, &blob.lease, now);
     let mut reply = with_metadata(reply, &blob.metadata);
     if !blob.tags.is_empty() {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::access::authorize_blob;
+use super::append_blob::create_append_blob;
 use super::blob_reads::{find_blob, reject_snapshot};
 use super::blob_tags::parse_tags_header;
 use super::checksum::{VerifiedChecksum, check_md5_form, md5_base64, verify_body_checksums};
@@ -16,9 +17,9 @@ use super::request_headers::{
     parse_blob_properties, parse_lease_id, parse_metadata, parse_tier, reject_unsupported_headers,
 };
 use super::store::BlobKey;
-use super::stored_blob::{CommittedBlock, CompletedCopy, ContentProperties, StoredBlob};
+use super::stored_blob::{BlobKind, CommittedBlock, CompletedCopy, ContentProperties, StoredBlob};
 use crate::operation_context::OperationContext;
-use crate::request::ServiceReply;
+use crate::request::{ServiceReply, ServiceRequest};
 
 /// `PUT /{container}/{blob}`
 pub(super) fn put_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -30,20 +31,12 @@ pub(super) fn put_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
             );
         }
         Some("BlockBlob") => {}
-        Some("AppendBlob") => return Err(BlobErrorCode::feature_not_supported("append blobs")),
+        Some("AppendBlob") => return create_append_blob(call, key),
         Some("PageBlob") => return Err(BlobErrorCode::feature_not_supported("page blobs")),
         Some(_) => return Err(BlobErrorCode::invalid_header("x-ms-blob-type")),
     }
     let checksum = verify_body_checksums(call.request)?;
-    let mut properties = parse_blob_properties(call.request);
-    // Without the headers of the blob, those of the request describe it.
-    let header = |name| call.request.header(name).map(str::to_owned);
-    properties.content_type = properties.content_type.or_else(|| header("content-type"));
-    properties.content_encoding =
-        properties.content_encoding.or_else(|| header("content-encoding"));
-    properties.content_language =
-        properties.content_language.or_else(|| header("content-language"));
-    properties.cache_control = properties.cache_control.or_else(|| header("cache-control"));
+    let mut properties = parse_upload_properties(call.request);
     let md5 = checksum.md5.clone().unwrap_or_else(|| md5_base64(&call.request.body));
     match &properties.content_md5 {
         None => properties.content_md5 = Some(md5.clone()),
@@ -54,9 +47,23 @@ pub(super) fn put_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
         }
     }
     let content = call.request.body.clone();
-    let upload = BlobUpload { content, properties, blocks: Vec::new(), copy: None };
+    let kind = BlobKind::Block;
+    let upload = BlobUpload { kind, content, properties, blocks: Vec::new(), copy: None };
     let reply = store_upload(call, key, upload, StatusCode::CREATED)?;
     Ok(with_checksum(reply, VerifiedChecksum { md5: Some(md5), ..checksum }))
+}
+
+/// The properties of an uploaded blob. Without the headers of the blob, those of the request describe it.
+pub(super) fn parse_upload_properties(request: &ServiceRequest) -> ContentProperties {
+    let mut properties = parse_blob_properties(request);
+    let header = |name| request.header(name).map(str::to_owned);
+    properties.content_type = properties.content_type.or_else(|| header("content-type"));
+    properties.content_encoding =
+        properties.content_encoding.or_else(|| header("content-encoding"));
+    properties.content_language =
+        properties.content_language.or_else(|| header("content-language"));
+    properties.cache_control = properties.cache_control.or_else(|| header("cache-control"));
+    properties
 }
 
 /// Adds the checksums that the service computed.
@@ -68,6 +75,7 @@ pub(super) fn with_checksum(reply: ServiceReply, checksum: VerifiedChecksum) -> 
 /// The new content of a blob, with the properties that follow from the way of its upload.
 #[derive(Debug)]
 pub(super) struct BlobUpload {
+    pub(super) kind: BlobKind,
     pub(super) content: Bytes,
     pub(super) properties: ContentProperties,
     pub(super) blocks: Vec<CommittedBlock>,
@@ -113,11 +121,12 @@ pub(super) fn store_upload(
     let lease = existing.map_or(Lease::Available, |blob| blob.lease.after_write(now));
     let storage = &mut call.azure_mut().storage;
     let etag = storage.next_etag(now);
-    let BlobUpload { content, properties, blocks, copy } = upload;
+    let BlobUpload { kind, content, properties, blocks, copy } = upload;
     let blob = StoredBlob {
         created,
         last_modified: now,
         etag,
+        kind,
         length: content.len(),
         properties,
         metadata,
@@ -208,6 +217,9 @@ pub(super) fn set_blob_tier(call: &mut OperationContext<'_>) -> Result<ServiceRe
     };
     check_change(call, &key)?;
     let storage = &mut call.azure_mut().storage;
+    if find_blob(storage, &key)?.kind != BlobKind::Block {
+        return Err(BlobErrorCode::INVALID_BLOB_TYPE.to_reply());
+    }
     storage.blob_mut(&key).ok_or(BlobErrorCode::BLOB_NOT_FOUND)?.tier = Some(tier);
     Ok(ServiceReply::empty(StatusCode::OK))
 }

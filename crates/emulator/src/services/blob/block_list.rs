@@ -20,7 +20,7 @@ use super::range::range_within;
 use super::reply::with_etag;
 use super::request_headers::{parse_blob_properties, parse_lease_id, reject_unsupported_headers};
 use super::store::{BlobKey, BlobStore, StagedBlockKey};
-use super::stored_blob::CommittedBlock;
+use super::stored_blob::{BlobKind, CommittedBlock};
 use super::xml::{XmlWriter, parse_xml};
 use crate::operation_context::OperationContext;
 use crate::request::{ServiceReply, ServiceRequest};
@@ -82,6 +82,7 @@ fn stage_block(
         return Err(BlobErrorCode::CONTAINER_NOT_FOUND.to_reply());
     }
     let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
+    check_is_block_blob(storage, &key)?;
     let lease = storage.blob(&key).map_or(&Lease::Available, |blob| &blob.lease);
     lease.check_write(call.now, lease_id, LeasedResource::Blob)?;
     // All ids of a blob have the same length.
@@ -91,6 +92,14 @@ fn stage_block(
     call.azure_mut().storage.stage_block(StagedBlockKey { blob: key, id }, content);
     Ok(ServiceReply::empty(StatusCode::CREATED)
         .with_header("x-ms-request-server-encrypted", "true"))
+}
+
+/// Blocks belong to block blobs. An existing blob of another type keeps its type.
+fn check_is_block_blob(storage: &BlobStore, key: &BlobKey) -> Result<(), BlobErrorCode> {
+    match storage.blob(key) {
+        Some(blob) if blob.kind != BlobKind::Block => Err(BlobErrorCode::INVALID_BLOB_TYPE),
+        _ => Ok(()),
+    }
 }
 
 fn parse_block_id(request: &ServiceRequest) -> Result<String, ServiceReply> {
@@ -116,8 +125,10 @@ pub(super) fn put_block_list(
         check_md5_form(md5)?;
     }
     check_upload(call, &key)?;
+    check_is_block_blob(&call.azure().storage, &key)?;
     let (content, blocks) = assemble_blocks(&call.azure().storage, &key, &document.blocks)?;
-    let upload = BlobUpload { content, properties, blocks, copy: None };
+    let kind = BlobKind::Block;
+    let upload = BlobUpload { kind, content, properties, blocks, copy: None };
     let reply = store_upload(call, key, upload, StatusCode::CREATED)?;
     Ok(with_checksum(reply, checksum))
 }

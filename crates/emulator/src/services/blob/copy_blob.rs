@@ -16,7 +16,7 @@ use super::permission::BlobPermission;
 use super::request_headers::{parse_blob_properties, parse_metadata};
 use super::sas::has_signature;
 use super::store::BlobKey;
-use super::stored_blob::{CompletedCopy, StoredBlob};
+use super::stored_blob::{BlobKind, CompletedCopy, StoredBlob};
 use super::target::BlobTarget;
 use crate::operation_context::OperationContext;
 use crate::request::{HTTPS_PORT, ServiceReply, ServiceRequest};
@@ -36,7 +36,16 @@ pub(super) fn copy_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply,
     };
     let (copy, status) =
         if is_upload { (None, StatusCode::CREATED) } else { (Some(copied), StatusCode::ACCEPTED) };
+    // `Put Blob From URL` creates block blobs from block blobs. A copy has the type of its source, and does not
+    // change the type of an existing blob.
+    let existing = call.azure().storage.blob(&key).map(|existing| existing.kind.name());
+    if (is_upload && blob.kind != BlobKind::Block)
+        || (!is_upload && existing.is_some_and(|name| name != blob.kind.name()))
+    {
+        return Err(BlobErrorCode::INVALID_BLOB_TYPE.to_reply());
+    }
     let mut upload = BlobUpload {
+        kind: blob.kind,
         content,
         properties: blob.properties.clone(),
         blocks: blob.blocks.clone(),

@@ -27,6 +27,7 @@ macro_rules! error_codes {
 
 error_codes! {
     ACCOUNT_NOT_FOUND = NOT_FOUND, "ResourceNotFound", "The emulator has no storage account with this host name.";
+    APPEND_POSITION_CONDITION_NOT_MET = PRECONDITION_FAILED, "AppendPositionConditionNotMet", "The append position condition specified was not met.";
     AUTHENTICATION_FAILED = FORBIDDEN, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature.";
     AUTHORIZATION_FAILURE = FORBIDDEN, "AuthorizationFailure", "This request is not authorized to perform this operation.";
     IP_MISMATCH = FORBIDDEN, "AuthorizationSourceIPMismatch", "This request is not authorized to perform this operation using this source IP.";
@@ -36,6 +37,7 @@ error_codes! {
     SERVICE_MISMATCH = FORBIDDEN, "AuthorizationServiceMismatch", "This request is not authorized to perform this operation using this service.";
     BLOB_ALREADY_EXISTS = CONFLICT, "BlobAlreadyExists", "The specified blob already exists.";
     BLOB_NOT_FOUND = NOT_FOUND, "BlobNotFound", "The specified blob does not exist.";
+    BLOCK_COUNT_EXCEEDS_LIMIT = CONFLICT, "BlockCountExceedsLimit", "The committed block count cannot exceed the maximum limit of 50,000 blocks.";
     BLOCK_LIST_TOO_LONG = BAD_REQUEST, "BlockListTooLong", "The block list may not contain more than 50,000 blocks.";
     CANNOT_VERIFY_COPY_SOURCE = NOT_FOUND, "CannotVerifyCopySource", "The copy source does not exist, or it is not readable.";
     CONDITION_NOT_MET = PRECONDITION_FAILED, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.";
@@ -48,6 +50,7 @@ error_codes! {
     INVALID_AUTHENTICATION_INFO = UNAUTHORIZED, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.";
     INVALID_AUTHENTICATION_FORMAT = BAD_REQUEST, "InvalidAuthenticationInfo", "Authentication information is not given in the correct format. Check the value of Authorization header.";
     INVALID_BLOB_OR_BLOCK = BAD_REQUEST, "InvalidBlobOrBlock", "The specified blob or block content is invalid.";
+    INVALID_BLOB_TYPE = CONFLICT, "InvalidBlobType", "The blob type is invalid for this operation.";
     INVALID_BLOCK_LIST = BAD_REQUEST, "InvalidBlockList", "The specified block list is invalid.";
     INVALID_HEADER_VALUE = BAD_REQUEST, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format.";
     INVALID_MD5 = BAD_REQUEST, "InvalidMd5", "The MD5 value specified in the request is invalid. MD5 value must be 128 bits and base64-encoded.";
@@ -70,6 +73,7 @@ error_codes! {
     LEASE_NOT_PRESENT_WITH_BLOB = PRECONDITION_FAILED, "LeaseNotPresentWithBlobOperation", "There is currently no lease on the blob.";
     LEASE_NOT_PRESENT_WITH_CONTAINER = PRECONDITION_FAILED, "LeaseNotPresentWithContainerOperation", "There is currently no lease on the container.";
     LEASE_NOT_PRESENT_WITH_LEASE = CONFLICT, "LeaseNotPresentWithLeaseOperation", "There is currently no lease on the blob or container.";
+    MAX_BLOB_SIZE_CONDITION_NOT_MET = PRECONDITION_FAILED, "MaxBlobSizeConditionNotMet", "The max blob size condition specified was not met.";
     MD5_MISMATCH = BAD_REQUEST, "Md5Mismatch", "The MD5 value specified in the request did not match with the MD5 value calculated by the server.";
     METADATA_TOO_LARGE = BAD_REQUEST, "MetadataTooLarge", "The size of the specified metadata exceeds the maximum size permitted.";
     MISSING_REQUIRED_HEADER = BAD_REQUEST, "MissingRequiredHeader", "An HTTP header that's mandatory for this request is not specified.";

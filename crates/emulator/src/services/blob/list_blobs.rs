@@ -15,7 +15,7 @@ use super::permission::BlobPermission;
 use super::reply::xml_reply;
 use super::request_headers::{parse_include, parse_page_size};
 use super::store::{BlobKey, BlobStore, ContainerKey};
-use super::stored_blob::StoredBlob;
+use super::stored_blob::{BlobKind, StoredBlob};
 use super::xml::XmlWriter;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -233,12 +233,15 @@ fn write_properties(xml: &mut XmlWriter, blob: &StoredBlob, with_copy: bool, now
         "Content-Disposition",
         properties.content_disposition.as_deref().unwrap_or_default(),
     );
-    xml.element("BlobType", "BlockBlob");
-    let tier = blob.tier.map(|tier| tier.tier).unwrap_or_default();
-    xml.element("AccessTier", tier.name());
-    match blob.tier {
-        None => xml.element("AccessTierInferred", "true"),
-        Some(tier) => xml.element("AccessTierChangeTime", http_date(tier.changed)),
+    xml.element("BlobType", blob.kind.name());
+    // Only block blobs have tiers.
+    if blob.kind == BlobKind::Block {
+        let tier = blob.tier.map(|tier| tier.tier).unwrap_or_default();
+        xml.element("AccessTier", tier.name());
+        match blob.tier {
+            None => xml.element("AccessTierInferred", "true"),
+            Some(tier) => xml.element("AccessTierChangeTime", http_date(tier.changed)),
+        }
     }
     write_lease(xml, &blob.lease, now);
     if let Some(copy) = blob.copy.as_ref().filter(|_| with_copy) {

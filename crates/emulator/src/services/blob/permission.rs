@@ -30,6 +30,8 @@ pub(super) struct BlobPermission {
     pub(super) plane: ActionPlane,
     /// The action in role definitions.
     pub(super) action: &'static str,
+    /// Another action that suffices.
+    pub(super) alternative_action: Option<&'static str>,
     /// An action that suffices if the blob does not exist.
     pub(super) action_if_new: Option<&'static str>,
     pub(super) level: ResourceLevel,
@@ -53,6 +55,7 @@ const fn service(action: &'static str, sas: &'static str) -> BlobPermission {
     BlobPermission {
         plane: ActionPlane::Control,
         action,
+        alternative_action: None,
         action_if_new: None,
         level: ResourceLevel::Service,
         sas,
@@ -108,6 +111,11 @@ impl BlobPermission {
         action_if_new: Some(action!("containers/blobs/add/action")),
         sas_if_new: "c",
         ..object(action!("containers/blobs/write"), "w")
+    };
+    /// To extend an append blob.
+    pub(super) const APPEND_BLOCK: Self = Self {
+        alternative_action: Some(action!("containers/blobs/add/action")),
+        ..object(action!("containers/blobs/write"), "aw")
     };
     pub(super) const DELETE_BLOB: Self = object(action!("containers/blobs/delete"), "d");
     pub(super) const LEASE_BLOB: Self = object(action!("containers/blobs/write"), "wd");

@@ -10,12 +10,15 @@ use super::container::BlobMetadata;
 use super::lease::Lease;
 use super::store::BlobEtag;
 
-/// A block blob without its content.
+/// A blob without its content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StoredBlob {
     pub(crate) created: Timestamp,
     pub(crate) last_modified: Timestamp,
     pub(crate) etag: BlobEtag,
+    /// The type, which never changes.
+    #[serde(default)]
+    pub(crate) kind: BlobKind,
     /// The length of the content, in bytes.
     pub(crate) length: usize,
     #[serde(default)]
@@ -35,6 +38,36 @@ pub(crate) struct StoredBlob {
     /// The access tier, if a client set it.
     #[serde(default)]
     pub(crate) tier: Option<ExplicitTier>,
+}
+
+/// The type of a blob.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "type")]
+pub(crate) enum BlobKind {
+    #[default]
+    Block,
+    Append {
+        /// The number of appended blocks.
+        blocks: usize,
+    },
+}
+
+impl BlobKind {
+    /// The value of `x-ms-blob-type`.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Block => "BlockBlob",
+            Self::Append { .. } => "AppendBlob",
+        }
+    }
+
+    /// The number of appended blocks of an append blob.
+    pub(super) const fn appended_blocks(self) -> Option<usize> {
+        match self {
+            Self::Block => None,
+            Self::Append { blocks } => Some(blocks),
+        }
+    }
 }
 
 /// The properties that the service returns as HTTP headers of the content.

@@ -1,3 +1,5 @@
+mod append_blobs;
+
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use lanyard_vocabulary::RoleDefinitionId;

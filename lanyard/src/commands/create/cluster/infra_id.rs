@@ -2,22 +2,28 @@
 
 use std::path::Path;
 
-use lanyard_infra::{ClusterName, JournalCluster, generate_infra_id, read_directory};
-use lanyard_vocabulary::{InfraId, SubscriptionId};
+use lanyard_infra::{ClusterName, JournalCluster, JournalLocation, generate_infra_id};
+use lanyard_vocabulary::InfraId;
 
+use crate::commands::azure_resources::target_journal::{JournalContext, StateArgs, default_base};
 use crate::exit::CommandError;
 
 /// Generates an infrastructure id, unless the journals record resources of a cluster with the name: an interrupted
 /// run without --infra-id must not lead to a second infrastructure.
-pub(super) fn new_infra_id(
+pub(super) async fn new_infra_id(
     name: &ClusterName,
-    subscription: &SubscriptionId,
-    state_directory: Option<&Path>,
+    context: JournalContext<'_>,
 ) -> Result<InfraId, CommandError> {
-    let journals = state_directory.map(|it| it.join("lanyard").join(subscription.as_str()));
-    if let Some(found) = journals.and_then(|it| recorded_infra_id(name, subscription, &it)) {
+    const MISSING: &str = "--infra-id is missing";
+    let JournalLocation::Directory(base) = default_base(context.environment)? else {
+        let reason = "journals in a container are not searched for an interrupted creation";
+        return Err(CommandError::invalid_input(format!("{MISSING}: {reason}"))
+            .with_hint("give an infrastructure id, such as the name with five random characters"));
+    };
+    let journals = base.join(context.account.subscription.as_str());
+    if let Some(found) = recorded_infra_id(name, context, &journals).await {
         return Err(CommandError::invalid_input(format!(
-            "--infra-id is missing: a journal records the infrastructure `{found}` of a cluster `{name}`"
+            "{MISSING}: a journal records the infrastructure `{found}` of a cluster `{name}`"
         ))
         .with_hint(format!(
             "continue with --infra-id {found}, or create another infrastructure with another --infra-id"
@@ -32,21 +38,28 @@ pub(super) fn new_infra_id(
 }
 
 /// The infrastructure id of a journal in the directory that records resources of a cluster with the name.
-fn recorded_infra_id(
+async fn recorded_infra_id(
     name: &ClusterName,
-    subscription: &SubscriptionId,
+    context: JournalContext<'_>,
     journals: &Path,
 ) -> Option<InfraId> {
-    let entries = std::fs::read_dir(journals).ok()?;
-    entries.flatten().find_map(|entry| {
-        let infra_id: InfraId = entry.file_name().to_str()?.parse().ok()?;
+    for entry in std::fs::read_dir(journals).ok()?.flatten() {
+        let Some(infra_id) = entry.file_name().to_str().and_then(|it| it.parse::<InfraId>().ok())
+        else {
+            continue;
+        };
         let cluster = JournalCluster {
             name: name.clone(),
             infra_id: infra_id.clone(),
-            subscription: subscription.to_string(),
+            subscription: context.account.subscription.to_string(),
         };
+        let journal = StateArgs::default().journal(context, cluster, infra_id.as_str()).ok()?;
         // The journal of another cluster is an error.
-        let recorded = read_directory(&entry.path(), &cluster).ok()?;
-        recorded.resources().next().is_some().then_some(infra_id)
-    })
+        if let Ok(Some(recorded)) = journal.read().await
+            && recorded.resources().next().is_some()
+        {
+            return Some(infra_id);
+        }
+    }
+    None
 }

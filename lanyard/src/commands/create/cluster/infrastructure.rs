@@ -17,7 +17,7 @@ use crate::commands::azure_resources::cluster_target::{
     ClusterTarget, print_notes, read_file, read_identities,
 };
 use crate::commands::azure_resources::report::RunSummary;
-use crate::commands::azure_resources::{RunArgs, StateArgs, plan_and_apply};
+use crate::commands::azure_resources::{RunArgs, plan_and_apply};
 use crate::commands::cluster_objects::ClusterObjects;
 use crate::commands::create::infra::raw_infra;
 use crate::exit::CommandError;
@@ -190,11 +190,10 @@ impl NewInfrastructure {
         };
         let infra_id = match given {
             Some(infra_id) => infra_id,
-            None => new_infra_id(
-                &args.cluster.name,
-                &account.subscription,
-                environment.state_directory.as_deref(),
-            )?,
+            None => {
+                let context = args.run.journal_context(&account, environment, clock);
+                new_infra_id(&args.cluster.name, context).await?
+            }
         };
         output::print_stderr(&format!("infrastructure id: {infra_id}"));
         let configuration = args.configuration(&infra_id)?;
@@ -202,12 +201,14 @@ impl NewInfrastructure {
     }
 
     /// The target in Azure. Sends GET requests only.
-    pub(super) async fn target(
-        &self,
-        state: &StateArgs,
-        environment: &ProcessEnvironment,
-    ) -> Result<ClusterTarget<'_>, CommandError> {
-        ClusterTarget::load(&self.account, &self.configuration, state, environment).await
+    pub(super) async fn target<'a>(
+        &'a self,
+        run: &RunArgs,
+        environment: &'a ProcessEnvironment,
+        clock: &'a SharedClock,
+    ) -> Result<ClusterTarget<'a>, CommandError> {
+        let context = run.journal_context(&self.account, environment, clock);
+        ClusterTarget::load(context, &self.configuration, &run.state).await
     }
 
     /// The options of the objects.

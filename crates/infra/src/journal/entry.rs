@@ -1,0 +1,102 @@
+//! The entries of a journal, one JSON document per line.
+
+use jiff::Timestamp;
+use lanyard_azure::PendingOperation;
+use lanyard_vocabulary::{ArmResourceId, InfraId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::JournalError;
+use crate::cluster_identifiers::ClusterName;
+use crate::resource::{Ownership, ResourceKey, ResourceStack};
+
+/// The version of the format. A program does not read the journal of a later version. Version 2 added the entries
+/// of runs, and the bodies of resources before a write.
+pub(crate) const FORMAT_VERSION: u32 = 2;
+
+/// One line of the journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "entry",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub(crate) enum JournalEntry {
+    /// The first line.
+    Cluster { version: u32, name: ClusterName, infra_id: InfraId, subscription: String },
+    /// A run begins to write resources of these stacks, or continues an interrupted run.
+    RunStarted { at: Timestamp, command: RunCommand, stacks: Vec<ResourceStack> },
+    /// All writes to these stacks succeeded, or an interrupted run was rolled back.
+    RunEnded { at: Timestamp, stacks: Vec<ResourceStack> },
+    /// A write of this resource begins. The resource did not exist if the write creates it.
+    Writing {
+        at: Timestamp,
+        key: ResourceKey,
+        stack: ResourceStack,
+        id: ArmResourceId,
+        write: WriteKind,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        depends_on: Vec<ResourceKey>,
+        /// The resource before an apply command changes or deletes it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Value>,
+    },
+    /// Azure accepted the write as a long-running operation.
+    Accepted { at: Timestamp, key: ResourceKey, operation: PendingOperation },
+    /// The resource exists.
+    Recorded {
+        at: Timestamp,
+        key: ResourceKey,
+        stack: ResourceStack,
+        id: ArmResourceId,
+        ownership: Ownership,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        depends_on: Vec<ResourceKey>,
+    },
+    /// The resource does not exist any more.
+    Removed { at: Timestamp, key: ResourceKey },
+}
+
+/// The kind of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WriteKind {
+    Create,
+    Update,
+    Delete,
+}
+
+/// What a run does with its stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunCommand {
+    /// Creates and repairs resources.
+    Apply,
+    /// Removes resources.
+    Destroy,
+}
+
+impl JournalEntry {
+    /// The line of the entry, without a line break.
+    pub(super) fn to_line(&self) -> Result<String, JournalError> {
+        // Entries contain no maps with keys other than strings, so they always serialize.
+        serde_json::to_string(self).map_err(|source| JournalError::InvalidLine { line: 0, source })
+    }
+
+    /// Parses a line. The version is read first, because entries of a later version may not parse.
+    pub(super) fn parse_line(line: usize, text: &str) -> Result<Self, JournalError> {
+        #[derive(Deserialize)]
+        struct VersionOnly {
+            version: Option<u32>,
+        }
+        let invalid = |source| JournalError::InvalidLine { line, source };
+        if line == 1 {
+            let VersionOnly { version } = serde_json::from_str(text).map_err(invalid)?;
+            if let Some(found) = version.filter(|version| *version > FORMAT_VERSION) {
+                return Err(JournalError::LaterVersion { found });
+            }
+        }
+        serde_json::from_str(text).map_err(invalid)
+    }
+}

@@ -1,0 +1,190 @@
+use serde_json::json;
+
+use super::*;
+use crate::resource::{Ownership, ResourceKey};
+
+const AT: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn cluster() -> JournalCluster {
+    JournalCluster {
+        name: "harbour".parse().unwrap(),
+        infra_id: "harbour-x7k2p".parse().unwrap(),
+        subscription: "s".to_owned(),
+    }
+}
+
+fn writing(key: &str, write: WriteKind, before: Option<serde_json::Value>) -> JournalEntry {
+    JournalEntry::Writing {
+        at: AT,
+        key: ResourceKey::new(key),
+        stack: ResourceStack::Infra,
+        id: format!("/subscriptions/s/resourceGroups/{key}").parse().unwrap(),
+        write,
+        depends_on: Vec::new(),
+        before,
+    }
+}
+
+fn recorded(key: &str, ownership: Ownership) -> JournalEntry {
+    JournalEntry::Recorded {
+        at: AT,
+        key: ResourceKey::new(key),
+        stack: ResourceStack::Infra,
+        id: format!("/subscriptions/s/resourceGroups/{key}").parse().unwrap(),
+        ownership,
+        depends_on: Vec::new(),
+    }
+}
+
+fn removed(key: &str) -> JournalEntry {
+    JournalEntry::Removed { at: AT, key: ResourceKey::new(key) }
+}
+
+fn started(command: RunCommand) -> JournalEntry {
+    JournalEntry::RunStarted { at: AT, command, stacks: vec![ResourceStack::Infra] }
+}
+
+fn ended() -> JournalEntry {
+    JournalEntry::RunEnded { at: AT, stacks: vec![ResourceStack::Infra] }
+}
+
+/// What undoes the unfinished run of the stack `infra`; `None` if there is none.
+fn undo_actions(entries: &[JournalEntry]) -> Option<Vec<(String, UndoAction)>> {
+    let mut state = RecordedState::default();
+    for entry in entries {
+        state.apply(entry);
+    }
+    let run = state.unfinished_run(ResourceStack::Infra)?;
+    Some(run.changes.iter().map(|(key, it)| (key.to_string(), it.undo.clone())).collect())
+}
+
+#[tokio::test]
+async fn entries_survive_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let journal = open_directory(path.clone(), &cluster()).await.unwrap();
+    let entries = [
+        started(RunCommand::Apply),
+        writing("g", WriteKind::Create, None),
+        recorded("g", Ownership::Created),
+        writing("u", WriteKind::Update, Some(json!({ "tags": { "a": "b" } }))),
+    ];
+    for entry in &entries {
+        journal.record(entry).await.unwrap();
+    }
+    let state = journal.state();
+    journal.close().await.unwrap();
+    let journal = open_directory(path, &cluster()).await.unwrap();
+    assert_eq!(journal.state(), state);
+    assert!(state.unfinished_run(ResourceStack::Infra).is_some());
+    assert!(state.unfinished_run(ResourceStack::Iam).is_none());
+}
+
+#[tokio::test]
+async fn journal_of_format_1_is_opened_and_continued() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let content = r#"{"entry":"cluster","version":1,"name":"harbour","infraId":"harbour-x7k2p","subscription":"s"}
+{"entry":"writing","at":"2026-11-21T12:00:00Z","key":"g","stack":"infra","id":"/subscriptions/s/resourceGroups/g","write":"create"}
+{"entry":"recorded","at":"2026-11-21T12:00:01Z","key":"g","stack":"infra","id":"/subscriptions/s/resourceGroups/g","ownership":"created"}
+{"entry":"wri"#;
+    std::fs::write(path.join("journal.jsonl"), content).unwrap();
+    let journal = open_directory(path.clone(), &cluster()).await.unwrap();
+    assert_eq!(journal.state().get(&ResourceKey::new("g")).unwrap().ownership, Ownership::Created);
+    assert!(journal.state().unfinished_run(ResourceStack::Infra).is_none());
+    journal.record(&started(RunCommand::Apply)).await.unwrap();
+    journal.close().await.unwrap();
+    let journal = open_directory(path, &cluster()).await.unwrap();
+    assert!(journal.state().unfinished_run(ResourceStack::Infra).is_some());
+}
+
+#[test]
+fn journals_of_others_and_of_later_versions_are_rejected() {
+    let line = |version: u32, name: &str| {
+        json!({ "entry": "cluster", "version": version, "name": name, "infraId": "harbour-x7k2p",
+            "subscription": "s" })
+        .to_string()
+            + "\n"
+    };
+    let hint = |content: &str| parse_state(content, &cluster()).map_err(|error| error.to_string());
+    assert!(hint(&line(2, "harbour")).is_ok());
+    assert!(hint(&line(3, "harbour")).unwrap_err().contains("has format 3"));
+    assert!(hint(&line(2, "other")).unwrap_err().contains("belongs to the cluster `other"));
+    let no_cluster = json!({ "entry": "removed", "at": AT, "key": "g" }).to_string() + "\n";
+    assert!(hint(&no_cluster).unwrap_err().contains("does not begin"));
+}
+
+#[tokio::test]
+async fn second_command_on_a_directory_is_rejected_until_the_first_one_has_closed_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let first = open_directory(path.clone(), &cluster()).await.unwrap();
+    let error = open_directory(path.clone(), &cluster()).await.unwrap_err();
+    assert!(matches!(&error, JournalError::Store { source } if source.is_locked()), "{error:?}");
+    first.close().await.unwrap();
+    open_directory(path, &cluster()).await.unwrap();
+}
+
+#[test]
+fn successful_run_leaves_nothing_to_undo() {
+    let run = [
+        started(RunCommand::Apply),
+        writing("g", WriteKind::Create, None),
+        recorded("g", Ownership::Created),
+        ended(),
+    ];
+    assert_eq!(undo_actions(&run), None);
+    assert_eq!(undo_actions(&run[..3]), Some(vec![("g".to_owned(), UndoAction::Delete)]));
+    assert_eq!(undo_actions(&run[..1]), Some(Vec::new()));
+    // Writes of a journal of format 1 belong to no run.
+    assert_eq!(undo_actions(&run[1..3]), None);
+}
+
+#[test]
+fn first_change_of_an_unfinished_run_determines_how_it_is_undone() {
+    let (first, second) = (json!({ "a": 1 }), json!({ "a": 2 }));
+    let update = |body: &serde_json::Value| writing("r", WriteKind::Update, Some(body.clone()));
+    let delete = |body: &serde_json::Value| writing("r", WriteKind::Delete, Some(body.clone()));
+    let create = || writing("r", WriteKind::Create, None);
+    let start = || started(RunCommand::Apply);
+    let restore = UndoAction::Restore { before: first.clone() };
+    let recreate = UndoAction::Recreate { before: first.clone() };
+    let cases: [(&str, Vec<JournalEntry>, Option<UndoAction>); 8] = [
+        (
+            "continued update",
+            vec![start(), update(&first), start(), update(&second)],
+            Some(restore),
+        ),
+        ("update of a new one", vec![start(), create(), update(&first)], Some(UndoAction::Delete)),
+        (
+            "replacement",
+            vec![start(), delete(&first), removed("r"), create()],
+            Some(recreate.clone()),
+        ),
+        (
+            "update and deletion",
+            vec![start(), update(&first), delete(&second), removed("r")],
+            Some(recreate),
+        ),
+        ("deletion of a new one", vec![start(), create(), delete(&first), removed("r")], None),
+        (
+            "conflict with an equal one",
+            vec![start(), create(), recorded("r", Ownership::Existing)],
+            None,
+        ),
+        (
+            "deletion by destroy",
+            vec![start(), create(), started(RunCommand::Destroy), removed("r")],
+            None,
+        ),
+        (
+            "creation after an interrupted destroy",
+            vec![started(RunCommand::Destroy), delete(&first), removed("r"), start(), create()],
+            Some(UndoAction::Delete),
+        ),
+    ];
+    for (name, entries, expected) in cases {
+        let found = undo_actions(&entries).unwrap().into_iter().map(|(_, undo)| undo).next();
+        assert_eq!(found, expected, "{name}");
+    }
+}

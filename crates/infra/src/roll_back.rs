@@ -1,0 +1,286 @@
+//! Undoes a run that has not ended: deletes what it created, and restores what it changed or deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lanyard_vocabulary::ArmResourceId;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api_versions::api_version_of;
+use crate::apply::{ResourceOutcome, RunContext, RunReport};
+use crate::destroy::{DestroyPlan, DestroyedResource, remove_resource};
+use crate::graph_run::{GraphNode, run_graph};
+use crate::journal::{
+    JournalError, RecordedResource, RecordedState, RunChange, RunCommand, UndoAction, WriteKind,
+    WritePhase,
+};
+use crate::resource::{Ownership, ResourceKey, ResourceStack, write_lock};
+use crate::resource_request::{is_restored, restore_request};
+use crate::resource_write::{ResourceError, ResourceWriter};
+use crate::run_steps::RunSteps;
+
+/// How an unfinished run is undone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollBackPlan {
+    /// The stacks of the run.
+    pub stacks: Vec<ResourceStack>,
+    /// The resources that the run changed or deleted.
+    pub restored: Vec<RestoredResource>,
+    /// The resources that the run created.
+    pub removed: DestroyPlan,
+}
+
+/// A resource that gets the properties it had before the run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoredResource {
+    /// The key of the resource.
+    pub key: ResourceKey,
+    /// The stack that the resource belongs to.
+    pub stack: ResourceStack,
+    /// The id of the resource.
+    pub id: ArmResourceId,
+    /// Whether the run deleted the resource.
+    pub recreated: bool,
+    #[serde(skip)]
+    before: Value,
+    #[serde(skip)]
+    ownership: Ownership,
+    #[serde(skip)]
+    depends_on: Vec<ResourceKey>,
+    /// The resources that are restored first.
+    #[serde(skip)]
+    after: Vec<ResourceKey>,
+}
+
+/// The journal has no run that can be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NothingToRollBack {
+    /// The last run ended, or there was none.
+    #[error("there is nothing to roll back: the journal has no interrupted run of this command")]
+    NoInterruptedRun,
+    /// The interrupted run is one of `lanyard destroy`.
+    #[error("the interrupted run is one of `lanyard destroy`, which cannot be rolled back")]
+    InterruptedDestroy,
+}
+
+impl NothingToRollBack {
+    /// What to do next.
+    pub const fn hint(self) -> &'static str {
+        match self {
+            Self::NoInterruptedRun => {
+                "to remove what earlier runs created, run `lanyard destroy` for the same stack"
+            }
+            Self::InterruptedDestroy => {
+                "run the command without --roll-back, which creates the removed resources again, or run `lanyard destroy` again"
+            }
+        }
+    }
+}
+
+impl RollBackPlan {
+    /// How the unfinished runs of these stacks are undone.
+    ///
+    /// # Errors
+    ///
+    /// [`NothingToRollBack`] if no unfinished run of these stacks created or repaired resources.
+    pub fn new(
+        recorded: &RecordedState,
+        stacks: &[ResourceStack],
+    ) -> Result<Self, NothingToRollBack> {
+        let runs: Vec<_> = stacks
+            .iter()
+            .filter_map(|stack| Some((*stack, recorded.unfinished_run(*stack)?)))
+            .collect();
+        let applied: Vec<_> =
+            runs.iter().filter(|(_, run)| run.command == RunCommand::Apply).collect();
+        if applied.is_empty() {
+            return Err(if runs.is_empty() {
+                NothingToRollBack::NoInterruptedRun
+            } else {
+                NothingToRollBack::InterruptedDestroy
+            });
+        }
+        let changes = || {
+            let of_run = applied.iter();
+            of_run.flat_map(|(stack, run)| run.changes.iter().map(|(key, it)| (*stack, key, it)))
+        };
+        let mut restored: Vec<_> = changes()
+            .filter_map(|(stack, key, change)| RestoredResource::of(stack, key, change))
+            .collect();
+        order_by_dependencies(&mut restored);
+        let created: BTreeMap<ResourceKey, RecordedResource> = changes()
+            .filter(|(_, _, change)| change.undo == UndoAction::Delete)
+            .map(|(stack, key, change)| {
+                (key.clone(), created_resource(recorded, stack, key, change))
+            })
+            .collect();
+        // A changed resource may need a created one until it is restored.
+        let dependents: Vec<_> = restored
+            .iter()
+            .map(|it| {
+                (&it.key, recorded.get(&it.key).map_or(&*it.depends_on, |it| &*it.depends_on))
+            })
+            .collect();
+        let removed = DestroyPlan::of_resources(&created.iter().collect(), &dependents);
+        let stacks = applied.iter().map(|(stack, _)| *stack).collect();
+        Ok(Self { stacks, restored, removed })
+    }
+
+    /// Whether nothing was changed before the interruption.
+    pub const fn is_empty(&self) -> bool {
+        self.restored.is_empty() && self.removed.resources.is_empty()
+    }
+}
+
+/// A created resource as recorded.
+fn created_resource(
+    recorded: &RecordedState,
+    stack: ResourceStack,
+    key: &ResourceKey,
+    change: &RunChange,
+) -> RecordedResource {
+    recorded.get(key).cloned().unwrap_or_else(|| RecordedResource {
+        stack,
+        id: change.id.clone(),
+        ownership: change.ownership,
+        depends_on: change.depends_on.clone(),
+        phase: WritePhase::Sent,
+    })
+}
+
+/// Sorts the resources so that each is behind those that it needs.
+fn order_by_dependencies(resources: &mut Vec<RestoredResource>) {
+    let mut waiting = std::mem::take(resources);
+    let all: BTreeSet<_> = waiting.iter().map(|it| it.key.clone()).collect();
+    for resource in &mut waiting {
+        let needed = resource.depends_on.iter().filter(|key| all.contains(key));
+        resource.after = needed.cloned().collect();
+    }
+    while !waiting.is_empty() {
+        let keys: BTreeSet<_> = waiting.iter().map(|it| it.key.clone()).collect();
+        let is_ready = |it: &RestoredResource| !it.after.iter().any(|key| keys.contains(key));
+        let (ready, blocked): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
+        if ready.is_empty() {
+            // A cycle cannot be recorded; the order of the rest does not matter then.
+            resources.extend(blocked);
+            return;
+        }
+        resources.extend(ready);
+        waiting = blocked;
+    }
+}
+
+impl RestoredResource {
+    fn of(stack: ResourceStack, key: &ResourceKey, change: &RunChange) -> Option<Self> {
+        let (before, recreated) = match &change.undo {
+            UndoAction::Delete => return None,
+            UndoAction::Restore { before } => (before, false),
+            UndoAction::Recreate { before } => (before, true),
+        };
+        Some(Self {
+            key: key.clone(),
+            stack,
+            // A resource that Azure compares by content can have another id than the desired one.
+            id: before["id"]
+                .as_str()
+                .and_then(|id| id.parse().ok())
+                .unwrap_or_else(|| change.id.clone()),
+            recreated,
+            before: before.clone(),
+            ownership: change.ownership,
+            depends_on: change.depends_on.clone(),
+            after: Vec::new(),
+        })
+    }
+
+    fn node(&self) -> GraphNode {
+        let (key, depends_on) = (self.key.clone(), self.after.clone());
+        GraphNode { key, depends_on, lock: write_lock(&self.id) }
+    }
+
+    async fn restore(&self, steps: &RunSteps<'_>) -> Result<ResourceOutcome, ResourceError> {
+        let (context, version) = (steps.context, api_version_of(&self.id));
+        let read = async || context.arm.fetch_optional(self.id.as_str(), version).await;
+        let live = read().await?;
+        let is_equal =
+            live.as_ref().is_some_and(|live| is_restored(&self.id, &self.before, &live.body));
+        let no_report = |_| {};
+        if is_equal {
+            self.writer(context, WriteKind::Update, &no_report)
+                .record(&self.id, self.ownership)
+                .await?;
+            return Ok(ResourceOutcome::Unchanged);
+        }
+        let (write, outcome) = match (self.recreated, live.is_some()) {
+            (true, true) => ("replace", ResourceOutcome::Replaced),
+            (_, false) => ("create", ResourceOutcome::Created),
+            (false, true) => ("update", ResourceOutcome::Updated),
+        };
+        steps
+            .run(&self.key, write, async |report| {
+                if write == "replace" {
+                    self.writer(context, WriteKind::Delete, report).delete(version).await?;
+                }
+                let kind = if write == "update" { WriteKind::Update } else { WriteKind::Create };
+                let writer = self.writer(context, kind, report);
+                let build = async || {
+                    let live = read().await?.map(|live| live.body);
+                    Ok(restore_request(&self.id, version, &self.before, live.as_ref()))
+                };
+                writer.put(build).await?;
+                writer.record(&self.id, self.ownership).await?;
+                Ok(outcome)
+            })
+            .await
+    }
+
+    fn writer<'a>(
+        &'a self,
+        context: RunContext<'a>,
+        kind: WriteKind,
+        report: &'a (dyn Fn(crate::progress::ProgressPhase) + Sync),
+    ) -> ResourceWriter<'a> {
+        ResourceWriter {
+            context,
+            key: &self.key,
+            stack: self.stack,
+            id: &self.id,
+            kind,
+            depends_on: &self.depends_on,
+            before: None,
+            report,
+        }
+    }
+}
+
+/// Undoes an unfinished run. It can be interrupted and run again at any point, also as an ordinary run.
+///
+/// # Errors
+///
+/// [`JournalError`] if the end of the roll-back cannot be recorded. Errors of single writes are in the report.
+pub async fn roll_back(
+    context: RunContext<'_>,
+    plan: &RollBackPlan,
+) -> Result<RunReport, JournalError> {
+    let steps = RunSteps::begin(context);
+    let removed = plan.removed.resources.iter().map(DestroyedResource::node);
+    let nodes = plan.restored.iter().map(RestoredResource::node).chain(removed).collect();
+    let results = run_graph(nodes, context.options.parallel, async |key| {
+        if let Some(restored) = plan.restored.iter().find(|it| it.key == key) {
+            return restored.restore(&steps).await;
+        }
+        match plan.removed.resources.iter().find(|it| it.key == key) {
+            Some(removed) => remove_resource(&steps, removed).await,
+            None => Ok(ResourceOutcome::Unchanged),
+        }
+    })
+    .await;
+    let report = steps.report(results);
+    if report.succeeded() {
+        context.journal.end_run(context.clock.now(), &plan.stacks).await?;
+    }
+    Ok(report)
+}

@@ -1,0 +1,97 @@
+//! Undoes the interrupted run of a command: `--roll-back`.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use lanyard_clock::SharedClock;
+use lanyard_infra::{
+    RecordedState, RollBackPlan, RunContext, find_unrecorded_resources, roll_back,
+    wait_for_interrupted_writes,
+};
+
+use super::destroy_stack::{RecordedStacks, removed_rows, unrecorded_error};
+use super::report::RunSummary;
+use super::target_journal::journal_error;
+use super::{RunArgs, interrupted_write_error};
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat};
+
+/// The flag of commands whose interrupted run can be undone.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = "Run")]
+pub(in crate::commands) struct RollBackArgs {
+    /// Undo the interrupted run of this command instead of continuing it: delete what it created, and restore what it
+    /// changed
+    #[arg(long)]
+    pub(in crate::commands) roll_back: bool,
+}
+
+impl RecordedStacks<'_> {
+    /// Undoes the interrupted run of the stacks, and prints the result.
+    pub(in crate::commands) async fn roll_back(
+        &self,
+        run: &RunArgs,
+        format: CliOutputFormat,
+        clock: &SharedClock,
+    ) -> CommandResult {
+        // Without an interrupted run, no journal is created, and no lease is needed.
+        self.roll_back_plan(&self.journal.read().await?.unwrap_or_default())?;
+        let arm = &self.account.arm;
+        let report = self.journal.write(async |journal| {
+            let plan = self.roll_back_plan(&journal.state())?;
+            output::print_stderr(&plan_text(&plan));
+            let progress = run.progress();
+            let options = run.options();
+            let context = RunContext { arm, journal, clock, progress: &progress, options };
+            let waited = wait_for_interrupted_writes(context).await;
+            waited.map_err(|error| interrupted_write_error(&error))?;
+            let state = journal.state();
+            let unrecorded =
+                find_unrecorded_resources(arm, &plan.removed, &state, &self.identifiers);
+            let unrecorded = unrecorded.await.map_err(|error| {
+                CommandError::unavailable("listing the resources of the groups failed")
+                    .with_cause(&error)
+                    .with_hint(error.hint())
+            })?;
+            if !unrecorded.is_empty() {
+                let hint = "move or delete them, then run the command again";
+                return Err(unrecorded_error(&unrecorded, hint));
+            }
+            let report = roll_back(context, &plan).await;
+            progress.end();
+            report.map_err(|error| journal_error(&error))
+        });
+        let report = report.await?;
+        let headroom = arm.lowest_headroom();
+        let summary = RunSummary::with_dependencies(&report, &BTreeMap::new(), headroom);
+        output::print_stdout(&match format {
+            CliOutputFormat::Table => summary.to_text(),
+            format => output::serialize_document(&summary, format),
+        })?;
+        Ok(if report.succeeded() { CommandExit::Success } else { CommandExit::Failed })
+    }
+
+    fn roll_back_plan(&self, recorded: &RecordedState) -> Result<RollBackPlan, CommandError> {
+        RollBackPlan::new(recorded, &self.stacks)
+            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint(error.hint()))
+    }
+}
+
+fn plan_text(plan: &RollBackPlan) -> String {
+    if plan.is_empty() {
+        return "The interrupted run changed nothing.".to_owned();
+    }
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["UNDO", "RESOURCE", "WITH", "GROUP", "NAME"]);
+    for resource in &plan.restored {
+        let word = if resource.recreated { "recreate" } else { "restore" };
+        let group = resource.id.resource_group().unwrap_or_default();
+        table.add_row([word, resource.key.as_str(), "", group, resource.id.name()]);
+    }
+    for [key, with, group, name] in removed_rows(&plan.removed) {
+        table.add_row(["delete", key, with, group, name]);
+    }
+    table.trim_fmt()
+}

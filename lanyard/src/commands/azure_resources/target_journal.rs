@@ -1,0 +1,138 @@
+//! The journal of a command: the flags that name it, and how it is opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_infra::{
+    ContainerAccess, Journal, JournalAccess, JournalCluster, JournalError, JournalHolder,
+    JournalLocation, RecordedState,
+};
+use lanyard_vocabulary::format_error_chain;
+
+use crate::commands::azure_account::AzureAccount;
+use crate::commands::rotation_timing::parse_duration;
+use crate::exit::CommandError;
+use crate::output;
+use crate::settings::ProcessEnvironment;
+
+/// The flag of the journal.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(in crate::commands) struct StateArgs {
+    /// The journal, which records what lanyard created: a directory, or a blob container or a prefix in it, such as
+    /// `https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX`
+    /// [default: `$LANYARD_STATE/SUBSCRIPTION/NAME` or `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/NAME`, with the
+    /// infrastructure id of a cluster as the name]
+    #[arg(long, value_name = "DIR|URL")]
+    state: Option<JournalLocation>,
+}
+
+/// The flag of commands that write to the journal.
+#[derive(Debug, Clone, clap::Args)]
+pub(in crate::commands) struct LockArgs {
+    /// How long to wait for another command that uses the journal [default: `75s` for a container, where a killed
+    /// command keeps its lease for up to 60 s, and `0s` for a directory]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(in crate::commands) lock_timeout: Option<Duration>,
+}
+
+/// What the journal of a command depends on, beside its flags.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::commands) struct JournalContext<'a> {
+    pub(in crate::commands) account: &'a AzureAccount,
+    pub(in crate::commands) environment: &'a ProcessEnvironment,
+    pub(in crate::commands) clock: &'a SharedClock,
+    pub(in crate::commands) lock_timeout: Option<Duration>,
+}
+
+/// The journal of a command.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct TargetJournal {
+    pub(in crate::commands) location: JournalLocation,
+    cluster: JournalCluster,
+    access: JournalAccess,
+}
+
+impl StateArgs {
+    /// The journal of a cluster or a stack. `name` is a part of the default location.
+    pub(in crate::commands) fn journal(
+        &self,
+        context: JournalContext<'_>,
+        cluster: JournalCluster,
+        name: &str,
+    ) -> Result<TargetJournal, CommandError> {
+        let JournalContext { account, environment, clock, lock_timeout } = context;
+        let location = match &self.state {
+            Some(location) => location.clone(),
+            None => default_base(environment)?.join(&[account.subscription.as_str(), name]),
+        };
+        let access = JournalAccess {
+            container: ContainerAccess {
+                credential: Arc::clone(&account.credential),
+                client_options: account.transport.client_options(),
+            },
+            holder: this_process(clock),
+            clock: SharedClock::clone(clock),
+            lock_timeout,
+        };
+        Ok(TargetJournal { location, cluster, access })
+    }
+}
+
+/// The location below which each journal has its own directory or prefix.
+pub(in crate::commands) fn default_base(
+    environment: &ProcessEnvironment,
+) -> Result<JournalLocation, CommandError> {
+    if let Some(text) = &environment.journals {
+        return text.parse().map_err(|error: lanyard_infra::ParseJournalUrlError| {
+            CommandError::invalid_input("LANYARD_STATE").with_cause(&error)
+        });
+    }
+    match &environment.state_directory {
+        Some(directory) => Ok(JournalLocation::Directory(directory.join("lanyard"))),
+        None => Err(CommandError::invalid_input("neither XDG_STATE_HOME nor HOME is set")
+            .with_hint("name the directory of the journal with --state")),
+    }
+}
+
+/// This process, for the users of commands that wait for it.
+fn this_process(clock: &SharedClock) -> JournalHolder {
+    let words = std::env::args().skip(1).take_while(|word| !word.starts_with('-'));
+    let command = words.collect::<Vec<_>>().join(" ");
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let host = host.map_or_else(|_| "an unknown host".to_owned(), |text| text.trim().to_owned());
+    let (process, since) = (std::process::id(), clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"));
+    JournalHolder::new(&format!("`lanyard {command}`, process {process} on {host}, since {since}"))
+}
+
+/// Converts an error of the journal into an error for the user.
+pub(in crate::commands) fn journal_error(error: &JournalError) -> CommandError {
+    CommandError::unavailable("the journal cannot be used")
+        .with_cause(error)
+        .with_hint(error.hint())
+}
+
+impl TargetJournal {
+    /// What the journal records; `None` if there is no journal. Does not lock it.
+    pub(in crate::commands) async fn read(&self) -> Result<Option<RecordedState>, CommandError> {
+        let recorded = self.location.read(&self.access, &self.cluster).await;
+        recorded.map_err(|error| journal_error(&error))
+    }
+
+    /// Does the work with the journal open for writing.
+    pub(in crate::commands) async fn write<T>(
+        &self,
+        work: impl AsyncFnOnce(&Journal) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        let opened = self.location.open(&self.access, &self.cluster, &|error, timeout| {
+            let reason = format_error_chain(error);
+            output::print_stderr(&format!("waiting up to {} s: {reason}", timeout.as_secs()));
+        });
+        let journal = opened.await.map_err(|error| journal_error(&error))?;
+        let result = work(&journal).await;
+        if let Err(error) = journal.close().await {
+            output::print_stderr(&format!("warning: {}", format_error_chain(&error)));
+        }
+        result
+    }
+}
