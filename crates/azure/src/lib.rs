@@ -78,7 +78,8 @@ pub use graph_types::{
 };
 pub use host_queue::{FlowId, RequestPriority};
 pub use key_vault::{
-    SoftDeletedVault, SoftDeletedVaultProperties, VaultBody, VaultProperties, VaultSkuName,
+    SoftDeletedVault, SoftDeletedVaultProperties, VaultBody, VaultKeyBody, VaultKeyProperties,
+    VaultProperties, VaultSkuName,
 };
 pub use locks::{ManagementLockBody, ManagementLockLevel, ManagementLockProperties};
 pub use long_running::{

@@ -17,6 +17,7 @@ mod command_actions;
 mod cost;
 mod destroy;
 mod dns_graph;
+mod encryption_key;
 mod existing_network;
 mod graph_run;
 mod iam_graph;
@@ -28,6 +29,7 @@ mod interrupted_writes;
 mod issuer_documents;
 mod journal;
 mod keyvault_graph;
+mod kms_graph;
 mod live_state;
 mod oidc_graph;
 mod orphaned_assignments;
@@ -64,6 +66,7 @@ pub use command_actions::command_actions;
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
+pub use encryption_key::{EncryptionKey, EncryptionKeyError, find_or_create_encryption_key};
 pub use existing_network::{check_live_network, check_network_ids};
 pub use iam_graph::{
     DataPlaneParameters, IamParameters, data_plane_identity_key, data_plane_resources,
@@ -83,6 +86,7 @@ pub use journal::{
     RecordedResource, RecordedState, WritePhase, open_directory, read_directory,
 };
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
+pub use kms_graph::{KmsParameters, kms_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use orphaned_assignments::{OrphanSearchError, OrphanedAssignment, find_orphaned_assignments};

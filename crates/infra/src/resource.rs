@@ -54,6 +54,9 @@ pub enum ResourceStack {
     Oidc,
     /// The identities of an ARO HCP development environment: `create identities azure`.
     Identities,
+    /// The role with which the KMS identity of a development environment uses its key: `create identities azure`. The
+    /// journal of [`Identities`](Self::Identities) records it.
+    Kms,
 }
 
 impl ResourceStack {
@@ -67,6 +70,7 @@ impl ResourceStack {
             Self::Dns => "dns",
             Self::Oidc => "oidc",
             Self::Identities => "identities",
+            Self::Kms => "kms",
         }
     }
 }

@@ -76,7 +76,8 @@ pub(in crate::commands) struct RecordedStack<'a> {
     pub(in crate::commands) account: &'a AzureAccount,
     pub(in crate::commands) directory: PathBuf,
     pub(in crate::commands) identifiers: ClusterIdentifiers,
-    pub(in crate::commands) stack: ResourceStack,
+    /// The stacks of the journal that are removed.
+    pub(in crate::commands) stacks: Vec<ResourceStack>,
 }
 
 /// Removes what the journal of a cluster records for the stack.
@@ -94,7 +95,8 @@ pub(in crate::commands) async fn destroy_cluster_stack(
         account.subscription.as_str(),
         identifiers.infra_id().as_str(),
     )?;
-    let recorded = RecordedStack { account: &account, directory, identifiers, stack };
+    let stacks = vec![stack];
+    let recorded = RecordedStack { account: &account, directory, identifiers, stacks };
     recorded.destroy(args, &clock).await
 }
 
@@ -129,7 +131,7 @@ impl RecordedStack<'_> {
         if recorded.resources().next().is_none() && !self.directory.exists() {
             return Err(no_journal(&self.directory));
         }
-        let plan = DestroyPlan::new(&recorded, &[self.stack]);
+        let plan = DestroyPlan::new(&recorded, &self.stacks);
         output::print_stderr(&plan_text(&plan));
         let arm = &self.account.arm;
         let unrecorded = find_unrecorded_resources(arm, &plan, &recorded, &self.identifiers)
@@ -155,7 +157,7 @@ impl RecordedStack<'_> {
                 .with_cause(&error)
                 .with_hint(error.hint())
         })?;
-        let plan = DestroyPlan::new(&journal.state(), &[self.stack]);
+        let plan = DestroyPlan::new(&journal.state(), &self.stacks);
         let report = destroy(context, &plan).await;
         progress.end();
         Ok(StackRemoval { plan, run: Some((report, arm.lowest_headroom())) })

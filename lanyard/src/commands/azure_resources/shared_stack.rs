@@ -142,11 +142,15 @@ impl<'a> SharedStack<'a> {
     }
 
     fn recorded(&self, args: &DestroyArgs) -> Result<RecordedStack<'a>, CommandError> {
+        let stacks = match self.stack {
+            ResourceStack::Identities => vec![self.stack, ResourceStack::Kms],
+            stack => vec![stack],
+        };
         Ok(RecordedStack {
             account: self.account,
             directory: self.directory(&args.run.state)?,
             identifiers: self.identifiers()?,
-            stack: self.stack,
+            stacks,
         })
     }
 }
