@@ -37,6 +37,7 @@ mod network;
 mod private_dns;
 mod propagation;
 mod providers;
+mod quota;
 mod rate_limit_headroom;
 mod rate_limited_client;
 mod rate_limiter;
@@ -98,6 +99,9 @@ pub use network::{
 pub use private_dns::{PrivateDnsLinkBody, PrivateDnsLinkProperties, PrivateDnsZoneBody};
 pub use propagation::PropagationWait;
 pub use providers::{ProviderRegistration, ProviderResourceType};
+pub use quota::{
+    MachineSku, ResourceUsage, ResourceUsageName, SkuCapability, SkuRestriction, UsageProvider,
+};
 pub use rate_limit_headroom::RateLimitHeadroom;
 pub use rate_limited_client::{ThrottleCause, ThrottledError};
 pub use rate_limiter::RequestRate;

@@ -13,11 +13,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lanyard_azure::AzureCallError;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     FindingSeverity, Journal, JournalCluster, JournalError, LiveState, OwnershipTags, Plan,
-    PreflightFinding, RecordedState, ResourceGraph, RunContext, RunOptions, RunReport, check_plan,
-    open_directory, wait_for_interrupted_writes,
+    PreflightFinding, RecordedState, ResourceGraph, RunContext, RunOptions, RunReport, check_names,
+    check_plan, open_directory, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
 
@@ -138,13 +139,15 @@ pub(in crate::commands) async fn make_plan(
     let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
     let mut findings = live_check(&live);
     let account = target.account;
-    let checked = check_plan(&account.arm, &account.subscription, &plan).await;
-    findings.extend(checked.map_err(|error| {
-        CommandError::unavailable("the checks before the first write failed")
-            .with_cause(&error)
-            .with_hint(error.hint())
-    })?);
+    let checked = check_plan(&account.arm, &account.subscription, &plan, &target.graph).await;
+    findings.extend(checked.map_err(|error| preflight_error(&error))?);
     Ok(CheckedPlan { plan, live, findings })
+}
+
+fn preflight_error(error: &AzureCallError) -> CommandError {
+    CommandError::unavailable("the checks before the first write failed")
+        .with_cause(error)
+        .with_hint(error.hint())
 }
 
 /// Converts an error of the journal into an error for the user.
@@ -183,7 +186,10 @@ pub(in crate::commands) async fn plan_and_apply(
             .with_cause(&error)
             .with_hint(error.hint())
     })?;
-    let checked = make_plan(target, &journal.state(), live_check).await?;
+    let mut checked = make_plan(target, &journal.state(), live_check).await?;
+    let account = target.account;
+    let names = check_names(&account.arm, &account.subscription, &checked.plan, &target.graph);
+    checked.findings.extend(names.await.map_err(|error| preflight_error(&error))?);
     output::print_stderr(report::plan_text(&checked).trim_end());
     if !checked.is_applicable() {
         return Ok(None);

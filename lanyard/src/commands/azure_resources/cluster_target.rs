@@ -21,7 +21,7 @@ use super::output_files::write_output_file;
 use super::{RunArgs, StackTarget, StateArgs, journal_error, plan_and_apply, print_report};
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
 
 /// The desired resources of one cluster, with the account that creates them.
@@ -34,6 +34,8 @@ pub(in crate::commands) struct ClusterTarget<'a> {
     max_nodes: Option<u32>,
     public_zone: Option<ArmResourceId>,
     identities: Option<ClusterIdentities>,
+    /// What is unusual in the identity files.
+    file_findings: Vec<PreflightFinding>,
 }
 
 /// The output files that the user named.
@@ -60,10 +62,11 @@ impl<'a> ClusterTarget<'a> {
                 .extend(iam_resources(&configuration.iam_parameters(iam, &account.subscription)));
         }
         let (mut infra, mut public_zone, mut identities) = (None, None, None);
+        let mut file_findings = Vec::new();
         if let Some(part) = &configuration.infra {
             let parameters = configuration.infra_parameters(part, &account.subscription, names);
             check_ids(&parameters)?;
-            identities = read_identities(&part.identities)?;
+            identities = read_identities(&part.identities, &mut file_findings)?;
             let zone = match &part.public_zone {
                 Some(zone) => zone.clone(),
                 None => find_zone(account, part).await?,
@@ -100,6 +103,7 @@ impl<'a> ClusterTarget<'a> {
             max_nodes: configuration.infra.as_ref().and_then(|infra| infra.max_nodes),
             public_zone,
             identities,
+            file_findings,
         })
     }
 
@@ -122,10 +126,11 @@ impl<'a> ClusterTarget<'a> {
         Self::resolve(account, configuration, directory, names).await
     }
 
-    /// Checks the live network of the user.
+    /// Checks the identity files and the live network of the user.
     pub(in crate::commands) fn check_live(&self, live: &LiveState) -> Vec<PreflightFinding> {
         let infra = self.infra.iter();
-        infra.flat_map(|infra| check_live_network(infra, live, self.max_nodes)).collect()
+        let network = infra.flat_map(|infra| check_live_network(infra, live, self.max_nodes));
+        self.file_findings.iter().cloned().chain(network).collect()
     }
 
     /// Applies the target, writes its output files, and prints the result.
@@ -208,12 +213,15 @@ async fn find_zone(
 }
 
 /// The client ids of the identity files; `None` if the identities are created in the same run.
-fn read_identities(source: &IdentitySource) -> Result<Option<ClusterIdentities>, CommandError> {
+fn read_identities(
+    source: &IdentitySource,
+    findings: &mut Vec<PreflightFinding>,
+) -> Result<Option<ClusterIdentities>, CommandError> {
     match source {
         IdentitySource::Created => Ok(None),
         IdentitySource::WorkloadFile(path) => {
             let (identities, notes) = read_file(path, WorkloadIdentities::parse)?;
-            print_notes(path, &notes);
+            findings.extend(lint_findings(path, &notes));
             Ok(Some(ClusterIdentities::Workload(identities)))
         }
         IdentitySource::ManagedFiles { control_plane: None, .. } => {
@@ -225,12 +233,12 @@ fn read_identities(source: &IdentitySource) -> Result<Option<ClusterIdentities>,
                 let (control_plane, data_plane, notes) = ControlPlaneIdentities::parse(text)?;
                 Ok(((control_plane, data_plane), notes))
             })?;
-            print_notes(path, &notes);
+            findings.extend(lint_findings(path, &notes));
             let data_plane = match data_plane {
                 None => wrapped,
                 Some(path) => {
                     let (data_plane, notes) = read_file(path, DataPlaneIdentities::parse)?;
-                    print_notes(path, &notes);
+                    findings.extend(lint_findings(path, &notes));
                     Some(data_plane)
                 }
             };
@@ -250,10 +258,11 @@ fn read_file<T>(
     parse(&text).map_err(|error| CommandError::invalid_input(shown.to_string()).with_cause(&error))
 }
 
-fn print_notes(path: &Path, notes: &[LintNote]) {
-    for note in notes {
-        output::print_stderr(&format!("note: {}: {note}", path.display()));
-    }
+fn lint_findings(path: &Path, notes: &[LintNote]) -> impl Iterator<Item = PreflightFinding> {
+    notes.iter().map(move |note| {
+        let message = format!("{}: {note}", path.display());
+        PreflightFinding::warning("identity files", message, "correct the file")
+    })
 }
 
 /// What the role assignments of a cluster are made from.
