@@ -10,6 +10,7 @@ mod azure_serve_process;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod infra_workspace;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,6 +33,8 @@ const FILES: [&str; 6] = [
     "--oidc-issuer-url",
     "https://account.blob.core.windows.net/container",
 ];
+/// The flag of the KMS identity.
+const KMS: &str = "--enable-kms";
 
 /// A workspace with a vault and the identities of an environment.
 fn workspace_with_identities() -> InfraWorkspace {
@@ -39,6 +42,13 @@ fn workspace_with_identities() -> InfraWorkspace {
     workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
     workspace.succeed_json(&arguments(&["create", "identities", "azure"], &FILES));
     workspace
+}
+
+/// The ids of the resources and role assignments but the group of the worker nodes' identities, which is shared.
+fn ids_without_shared_group(workspace: &InfraWorkspace) -> BTreeSet<String> {
+    let mut ids = workspace.resource_ids();
+    ids.retain(|id| !id.ends_with("/resourcegroups/os4-common"));
+    ids
 }
 
 fn arguments(command: &[&str], more: &[&str]) -> Vec<String> {
@@ -134,22 +144,94 @@ fn created_identities_work_and_a_second_run_writes_nothing() {
 fn destroyed_identities_leave_nothing_and_are_created_again() {
     let workspace = InfraWorkspace::start();
     workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
-    let before = workspace.resource_ids();
-    let create = arguments(&["create", "identities", "azure"], &FILES[4..]);
+    let before = ids_without_shared_group(&workspace);
+    let create = arguments(&["create", "identities", "azure"], &[&FILES[4..], &[KMS]].concat());
     for purge in [&[][..], &["--purge"]] {
         let created = workspace.succeed_json(&create);
         assert!(changes(&created).iter().all(|count| *count >= 5), "{created}");
         let destroy = arguments(&["destroy", "identities", "azure"], purge);
         let destroyed = workspace.succeed_json(&destroy);
-        assert_eq!(changes(&destroyed), [3; 8], "{destroyed}");
-        // The group of the worker nodes' identities is shared.
-        let mut left = workspace.resource_ids();
-        left.retain(|id| !id.ends_with("/resourcegroups/os4-common"));
-        let mut expected = before.clone();
-        expected.retain(|id| !id.ends_with("/resourcegroups/os4-common"));
-        assert_eq!(left, expected);
-        assert_eq!(changes(&workspace.succeed_json(&destroy)), [0; 8]);
+        assert_eq!(changes(&destroyed), [3; 9], "{destroyed}");
+        assert_eq!(ids_without_shared_group(&workspace), before);
+        assert_eq!(changes(&workspace.succeed_json(&destroy)), [0; 9]);
     }
+}
+
+#[test]
+fn kms_identity_has_its_role_at_its_key_and_follows_the_other_identities() {
+    let workspace = workspace_with_identities();
+    let before = workspace.resource_ids();
+    let create = arguments(&["create", "identities", "azure"], &[&FILES[..], &[KMS]].concat());
+    let created = workspace.succeed_json(&create);
+    let mut counts = changes(&created);
+    assert!(counts.pop().is_some_and(|count| count >= 5), "{created}");
+    assert_eq!(counts, [0; 8], "{created}");
+    let key = created["kms"]["encryptionKeyId"].as_str().unwrap().to_owned();
+    let (name, version) = key.rsplit_once('/').unwrap();
+    assert_eq!(name, format!("{VAULT}/keys/etcd-encryption-dev"));
+    let azure = &created["kms"]["secretEncryption"]["kms"]["azure"];
+    assert_eq!(azure["activeKey"]["keyVersion"], version);
+    assert_eq!(azure["kms"]["credentialsSecretName"], "kms-dev-json");
+    let mut assigned = workspace.resource_ids();
+    assigned.retain(|id| !before.contains(id));
+    let assigned: Vec<_> = assigned.into_iter().collect();
+    assert_eq!(assigned.len(), 1, "{assigned:?}");
+    assert!(
+        assigned[0].contains("/vaults/dev-credentials/keys/etcd-encryption-dev/"),
+        "{assigned:?}"
+    );
+    // The file of the control plane has no place for the ninth identity.
+    let control_plane: Value = serde_json::from_str(&workspace.read_file("cp.json")).unwrap();
+    assert!(control_plane["kms"].is_null() && control_plane["disk"].is_object());
+
+    let second_run = workspace.succeed_json(&create);
+    assert_eq!(changes(&second_run), [0; 9], "{second_run}");
+    assert_eq!(second_run["kms"]["encryptionKeyId"], key);
+    let named = [&FILES[..], &[KMS, "--encryption-key-id", &key]].concat();
+    let named = workspace.succeed_json(&arguments(&["create", "identities", "azure"], &named));
+    assert_eq!(named["kms"]["secretEncryption"], created["kms"]["secretEncryption"]);
+    // Without the flag, the identity and its role stay.
+    workspace.succeed_json(&arguments(&["create", "identities", "azure"], &FILES));
+    assert!(workspace.resource_ids().contains(&assigned[0]));
+
+    let rotate = arguments(&["rotate", "identity", "azure"], &["--component", "kms", "--no-wait"]);
+    let rotated = workspace.succeed_json(&rotate);
+    assert_eq!(changes(&rotated).len(), 1, "{rotated}");
+    let refresh = arguments(&["refresh", "identities", "azure"], &["--overlap", "0s"]);
+    let refreshed = workspace.succeed_json(&refresh);
+    assert_eq!(changes(&refreshed), [0, 0, 0, 0, 0, 0, 0, 0, 1], "{refreshed}");
+    let components = Components::new(&workspace);
+    block_on(async {
+        let document = components.document("kms-dev-json").await;
+        components.request_token(&document).await.unwrap();
+    });
+}
+
+#[test]
+fn environment_without_the_kms_identity_is_refreshed() {
+    let workspace = workspace_with_identities();
+    let refreshed = workspace.succeed_json(&arguments(&["refresh", "identities", "azure"], &[]));
+    assert_eq!(changes(&refreshed), [0; 8], "{refreshed}");
+}
+
+#[test]
+fn key_that_cannot_be_used_is_named_before_the_first_write() {
+    let workspace = InfraWorkspace::start();
+    workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
+    let position = workspace.request_count();
+    for (key, expected) in [
+        ("https://dev-credentials.vault.azure.net/secrets/k", "does not have the form"),
+        ("https://dev-credentials.managedhsm.azure.net/keys/k/1", "is a key of a managed HSM"),
+        ("https://nowhere.vault.azure.net/keys/k", "the subscription has no vault `nowhere`"),
+        ("https://dev-credentials.vault.azure.net/keys/k/1", "has no version `1`"),
+    ] {
+        let create =
+            arguments(&["create", "identities", "azure"], &[KMS, "--encryption-key-id", key]);
+        let (code, error) = workspace.run(&create);
+        assert_ne!(code, Some(0), "{key}");
+        assert!(error.contains(expected), "{key}: {error}");
+    }
+    assert_eq!(workspace.writes_since(position), Vec::<String>::new());
 }
 
 #[test]

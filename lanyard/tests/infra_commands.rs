@@ -10,6 +10,8 @@ mod azure_serve_process;
 #[path = "infra_commands/infra_workspace.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod infra_workspace;
+#[path = "infra_commands/preflight.rs"]
+mod preflight;
 
 use infra_workspace::{InfraWorkspace, KillPosition};
 use serde_json::Value;

@@ -26,14 +26,13 @@ fn example() -> Value {
     cluster
 }
 
-/// The example with what the commands created.
-fn hosted_cluster(workspace: &InfraWorkspace) -> Value {
+/// The example with what the commands created. `identities` is the output of `create identities`.
+fn hosted_cluster(workspace: &InfraWorkspace, identities: &Value) -> Value {
     let mut cluster = example();
     let infra: Value = serde_saphyr::from_str(&workspace.read_file("infra.yaml")).unwrap();
     let spec = &mut cluster["spec"];
     spec["infraID"] = infra["infraID"].clone();
-    // No command creates an identity that encrypts secrets for a control plane with managed identities.
-    spec.as_object_mut().unwrap().remove("secretEncryption");
+    spec["secretEncryption"] = identities["kms"]["secretEncryption"].clone();
     let azure = &mut spec["platform"]["azure"];
     azure["location"] = infra["region"].clone();
     azure["tenantID"] = workspace.variable("AZURE_TENANT_ID").into();
@@ -63,9 +62,10 @@ fn components_authenticate_with_created_identities() {
         workspace.succeed_json(&arguments)
     };
     succeed(&format!("create keyvault azure --name {VAULT} --secret-reader {reader}"));
-    succeed(&format!(
+    let identities = succeed(&format!(
         "create identities azure --prefix lagoon --vault {VAULT} --managed-identities-file cp.json \
-         --data-plane-identities-file dp.json --oidc-issuer-url https://issuer.example.com/lagoon"
+         --data-plane-identities-file dp.json --oidc-issuer-url https://issuer.example.com/lagoon \
+         --enable-kms"
     ));
     succeed(
         "create infra azure --name lagoon --infra-id lagoon-x7k2p --base-domain hcp.example.com \
@@ -73,9 +73,9 @@ fn components_authenticate_with_created_identities() {
          --assign-identity-roles --assign-custom-hcp-roles --dns-zone-rg-name lanyard-dns \
          --output-file infra.yaml",
     );
-    let cluster = serde_json::to_string(&hosted_cluster(&workspace)).unwrap();
+    let cluster = serde_json::to_string(&hosted_cluster(&workspace, &identities)).unwrap();
     let (code, report, error) = workspace.run_up(&cluster);
     assert_eq!(code, Some(0), "{report:#}\n{error}");
     assert_eq!(report["ok"], true, "{report:#}");
-    assert_eq!(report["components"].as_array().unwrap().len(), 8, "{report:#}");
+    assert_eq!(report["components"].as_array().unwrap().len(), 9, "{report:#}");
 }

@@ -1,6 +1,6 @@
 //! Vaults as resources, and deleted vaults.
 
-use lanyard_vocabulary::{ArmResourceId, EntraTenantId, SubscriptionId, VaultName};
+use lanyard_vocabulary::{ArmResourceId, EntraTenantId, SecretName, SubscriptionId, VaultName};
 use serde::{Deserialize, Serialize};
 
 use crate::arm_body::{ArmBody, ResourceTags};
@@ -102,6 +102,46 @@ impl VaultBody {
     }
 }
 
+/// A key of a vault. Azure creates its first version, and leaves an existing key as it is. Keys cannot be deleted as
+/// resources.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VaultKeyBody {
+    /// The settings.
+    pub properties: VaultKeyProperties,
+}
+
+/// The properties of a [`VaultKeyBody`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VaultKeyProperties {
+    /// The type, such as `RSA`.
+    pub kty: String,
+    /// The size of an RSA key in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_size: Option<u32>,
+    /// The URL of the current version; Azure sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_uri_with_version: Option<String>,
+}
+
+impl ArmBody for VaultKeyBody {
+    const RESOURCE_TYPE: &'static str = "Microsoft.KeyVault/vaults/keys";
+    const API_VERSION: &'static str = "2023-07-01";
+}
+
+impl VaultKeyBody {
+    /// An RSA key of 2048 bits that software protects, as `az keyvault key create` creates it.
+    pub fn rsa() -> Self {
+        let (kty, key_size) = ("RSA".to_owned(), Some(2048));
+        Self { properties: VaultKeyProperties { kty, key_size, key_uri_with_version: None } }
+    }
+
+    /// The id of the key `name` of a vault.
+    pub fn id(vault: &ArmResourceId, name: &SecretName) -> ArmResourceId {
+        vault.child("keys", name.as_str())
+    }
+}
+
 /// A deleted vault, which can be recovered or purged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftDeletedVault {
@@ -176,6 +216,17 @@ mod tests {
         assert_body(&vault, expected.clone());
         expected["properties"]["createMode"] = json!("recover");
         assert_body(&vault.recovering(), expected);
+    }
+
+    #[test]
+    fn key_has_this_json_and_id() {
+        assert_body(
+            &VaultKeyBody::rsa(),
+            json!({ "properties": { "kty": "RSA", "keySize": 2048 } }),
+        );
+        let vault = resource_id("Microsoft.KeyVault/vaults/kv1");
+        let id = VaultKeyBody::id(&vault, &"etcd".parse().unwrap());
+        assert_eq!(id.as_str(), format!("{vault}/keys/etcd"));
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod network;
 mod private_dns;
 mod propagation;
 mod providers;
+mod quota;
 mod rate_limit_headroom;
 mod rate_limited_client;
 mod rate_limiter;
@@ -79,7 +80,8 @@ pub use graph_types::{
 };
 pub use host_queue::{FlowId, RequestPriority};
 pub use key_vault::{
-    SoftDeletedVault, SoftDeletedVaultProperties, VaultBody, VaultProperties, VaultSkuName,
+    SoftDeletedVault, SoftDeletedVaultProperties, VaultBody, VaultKeyBody, VaultKeyProperties,
+    VaultProperties, VaultSkuName,
 };
 pub use locks::{ManagementLockBody, ManagementLockLevel, ManagementLockProperties};
 pub use long_running::{
@@ -98,6 +100,9 @@ pub use network::{
 pub use private_dns::{PrivateDnsLinkBody, PrivateDnsLinkProperties, PrivateDnsZoneBody};
 pub use propagation::PropagationWait;
 pub use providers::{ProviderRegistration, ProviderResourceType};
+pub use quota::{
+    MachineSku, ResourceUsage, ResourceUsageName, SkuCapability, SkuRestriction, UsageProvider,
+};
 pub use rate_limit_headroom::RateLimitHeadroom;
 pub use rate_limited_client::{ThrottleCause, ThrottledError};
 pub use rate_limiter::RequestRate;

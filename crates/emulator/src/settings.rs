@@ -52,6 +52,11 @@ pub enum SettingsError {
     /// Azure has no such namespace.
     #[error("`{0}` is not a namespace of a resource provider")]
     UnknownNamespace(String),
+    /// Azure has no such limit.
+    #[error(
+        "`{0}` is not the name of a limit: the usages of Microsoft.Network and Microsoft.Compute list all names"
+    )]
+    UnknownQuota(String),
 }
 
 /// A change of the settings.
@@ -135,7 +140,11 @@ impl EmulatorSettings {
         let namespaces = &mut changed.resource_manager.unregistered_namespaces;
         *namespaces = crate::services::arm::resolve_namespaces(namespaces)
             .map_err(SettingsError::UnknownNamespace)?;
-        Ok(changed)
+        let quotas = &changed.resource_manager.quotas;
+        match quotas.iter().find(|it| !crate::services::arm::is_quota_name(&it.name)) {
+            Some(unknown) => Err(SettingsError::UnknownQuota(unknown.name.clone())),
+            None => Ok(changed),
+        }
     }
 
     pub(crate) fn store(self, azure: &mut AzureState) {
@@ -197,6 +206,10 @@ mod tests {
             (json!({ "propagation": { "directory": { "graphSeconds": -1 } } }), "-1"),
             (json!({ "resourceManager": { "unregisteredNamespaces": ["X.Y"] } }), "X.Y"),
             (json!({ "resourceManager": { "longRunning": [{ "polls": 1 }] } }), "resourceType"),
+            (
+                json!({ "resourceManager": { "quotas": [{ "name": "Cores", "limit": 1 }] } }),
+                "Cores",
+            ),
             (json!([]), "object"),
         ] {
             let error = change(json.clone()).unwrap_err().to_string();

@@ -163,6 +163,12 @@ impl ControlPlaneIdentities {
         };
         let vault = fields.read_vault(prefix, inner.managed_identities_key_vault);
         let identities = fields.read_identities(prefix, inner.identities);
+        fields.note_equal_ids(
+            identities
+                .iter()
+                .map(|(component, it)| (format!("{prefix}{component}.clientID"), it.client_id)),
+        );
+        fields.note_unusual_secrets(prefix, &identities);
         match vault {
             Some(vault) if fields.problems.is_empty() => {
                 Ok((Self { vault, identities }, data_plane, fields.notes))
@@ -201,6 +207,7 @@ impl DataPlaneIdentities {
         let raw: BTreeMap<String, String> = parse_text(text)?;
         let mut fields = FieldReader::default();
         let ids = fields.read_data_plane("", &raw);
+        fields.note_equal_ids(ids.0.iter().map(|(it, id)| (it.field().to_owned(), *id)));
         let looks_like_json = text.trim_start().starts_with('{');
         if looks_like_json && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
             fields.note("", "the file is YAML and not JSON; quote the ids");
@@ -272,6 +279,11 @@ impl WorkloadIdentities {
         }
         let kms = fields.parse(KMS_FIELD, raw.kms);
         ids.extend(kms.map(|id| (Component::Kms, id)));
+        let field = |component: &Component| match component {
+            Component::Kms => KMS_FIELD.to_owned(),
+            component => format!("{component}.clientID"),
+        };
+        fields.note_equal_ids(ids.iter().map(|(component, id)| (field(component), *id)));
         fields.finish(Self(ids))
     }
 
@@ -325,6 +337,41 @@ impl FieldReader {
 
     fn note(&mut self, field: &str, note: &str) {
         self.notes.push(LintNote { field: field.to_owned(), note: note.to_owned() });
+    }
+
+    /// Notes ids that several fields have.
+    fn note_equal_ids(&mut self, ids: impl Iterator<Item = (String, EntraClientId)>) {
+        let mut first_fields: BTreeMap<String, String> = BTreeMap::new();
+        for (field, id) in ids {
+            if let Some(first) = first_fields.get(&id.to_string()) {
+                let note = format!("is the id of `{first}`, too: both get the roles of the other");
+                self.note(&field, &note);
+            } else {
+                first_fields.insert(id.to_string(), field);
+            }
+        }
+    }
+
+    /// Notes secrets that several components name, and encodings that HyperShift's command ignores.
+    fn note_unusual_secrets(
+        &mut self,
+        prefix: &str,
+        identities: &BTreeMap<Component, ControlPlaneIdentity>,
+    ) {
+        let mut first_components: BTreeMap<&str, Component> = BTreeMap::new();
+        for (component, identity) in identities {
+            let secret = identity.credentials_secret_name.as_str();
+            if let Some(first) = first_components.get(secret) {
+                let field = format!("{prefix}{component}.credentialsSecretName");
+                self.note(&field, &format!("is the secret of `{first}`, too"));
+            } else {
+                first_components.insert(secret, *component);
+            }
+            if identity.object_encoding != ObjectEncoding::Utf8 {
+                let field = format!("{prefix}{component}.objectEncoding");
+                self.note(&field, "HyperShift's command writes `utf-8` into the HostedCluster");
+            }
+        }
     }
 
     pub(crate) fn finish<T>(self, value: T) -> Result<(T, Vec<LintNote>), IdentityFileError> {
@@ -432,112 +479,4 @@ impl FieldReader {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn id(number: u32) -> String {
-        format!("00000000-0000-0000-0000-{number:012}")
-    }
-
-    fn control_plane_json(indent: &str) -> String {
-        let mut lines: Vec<_> = control_plane_components()
-            .enumerate()
-            .map(|(number, component)| {
-                let id = id(u32::try_from(number).unwrap());
-                format!("{indent}\"{component}\": {{\"certificateName\": \"c\", \"clientID\": \"{id}\", \"credentialsSecretName\": \"{component}-json\", \"objectEncoding\": \"utf-8\"}}")
-            })
-            .collect();
-        lines.push(format!(
-            "{indent}\"managedIdentitiesKeyVault\": {{\"name\": \"vault\", \"tenantID\": \"{}\"}}",
-            id(99)
-        ));
-        format!("{{\n{}\n}}", lines.join(",\n"))
-    }
-
-    #[test]
-    fn control_plane_file_is_read_in_both_forms_and_written_in_the_inner_one() {
-        let (inner, data_plane, notes) =
-            ControlPlaneIdentities::parse(&control_plane_json("")).unwrap();
-        assert!(data_plane.is_none() && notes.is_empty());
-        assert_eq!(inner.identities.len(), 8);
-        let data_plane = format!(
-            "{{\"imageRegistryMSIClientID\": \"{0}\", \"diskMSIClientID\": \"{0}\", \"fileMSIClientID\": \"{0}\"}}",
-            id(7)
-        );
-        let wrapped = format!(
-            "{{\"controlPlane\": {}, \"dataPlane\": {data_plane}}}",
-            control_plane_json("  ")
-        );
-        let (same, data_plane, notes) = ControlPlaneIdentities::parse(&wrapped).unwrap();
-        assert_eq!((&same, notes.len()), (&inner, 1));
-        assert_eq!(data_plane.unwrap().0.len(), 3);
-        let (written, _, notes) = ControlPlaneIdentities::parse(&inner.to_json()).unwrap();
-        assert_eq!((written, notes), (inner, vec![]));
-    }
-
-    #[test]
-    fn every_problem_of_a_control_plane_file_is_named() {
-        let text = control_plane_json("")
-            .replace("\"disk-json\"", "\"disk_json\"")
-            .replace("\"network\"", "\"netwrok\"")
-            .replace(&id(0), "x");
-        let IdentityFileError::Fields(problems) = ControlPlaneIdentities::parse(&text).unwrap_err()
-        else {
-            panic!("syntax error");
-        };
-        let fields: Vec<_> = problems.iter().map(|it| it.field.as_str()).collect();
-        assert_eq!(
-            fields,
-            ["cloudProvider.clientID", "network", "disk.credentialsSecretName", "netwrok"]
-        );
-    }
-
-    #[test]
-    fn unquoted_ids_of_the_script_are_read_with_a_note() {
-        let text = format!(
-            "{{\n  \"imageRegistryMSIClientID\": {0},\n  \"diskMSIClientID\": {0},\n  \"fileMSIClientID\": {0}\n}}",
-            "1e512345-0000-0000-0000-000000000000"
-        );
-        let (ids, notes) = DataPlaneIdentities::parse(&text).unwrap();
-        assert_eq!((ids.0.len(), notes.len()), (3, 1));
-        assert_eq!(
-            ids.to_json(),
-            "{\n  \"diskMSIClientID\": \"1e512345-0000-0000-0000-000000000000\",\n  \"fileMSIClientID\": \"1e512345-0000-0000-0000-000000000000\",\n  \"imageRegistryMSIClientID\": \"1e512345-0000-0000-0000-000000000000\"\n}"
-        );
-        let (same, notes) = DataPlaneIdentities::parse(&ids.to_json()).unwrap();
-        assert_eq!((same, notes.len()), (ids, 0));
-        let error = DataPlaneIdentities::parse("{fileMSIClientID: x}").unwrap_err().to_string();
-        assert!(error.contains("`diskMSIClientID` is missing"), "{error}");
-    }
-
-    #[test]
-    fn workload_identities_are_written_as_by_hypershift() {
-        let ids = workload_identities(true).enumerate().map(|(number, it)| {
-            (it.component, id(u32::try_from(number).unwrap()).parse().unwrap())
-        });
-        let identities = WorkloadIdentities(ids.collect());
-        let json = identities.to_json();
-        let expected = format!(
-            "{{\n  \"imageRegistry\": {{\n    \"clientID\": \"{}\"\n  }},\n  \"ingress\": {{\n    \"clientID\": \"{}\"\n  }},\n",
-            id(0),
-            id(1)
-        );
-        assert!(json.starts_with(&expected), "{json}");
-        let end = format!("  \"kmsClientID\": \"{}\"\n}}", id(8));
-        assert!(json.ends_with(&end), "{json}");
-        assert_eq!(WorkloadIdentities::parse(&json).unwrap(), (identities, vec![]));
-    }
-
-    #[test]
-    fn fields_of_the_documentation_are_ignored_with_a_note() {
-        let ids = workload_identities(false).map(|it| {
-            format!("\"{}\": {{\"clientID\": \"{}\", \"tenantID\": \"t\"}}", it.component, id(1))
-        });
-        let text = format!("{{{}}}", ids.collect::<Vec<_>>().join(","));
-        let (identities, notes) = WorkloadIdentities::parse(&text).unwrap();
-        assert_eq!((identities.0.len(), notes.len()), (8, 8));
-        let error = WorkloadIdentities::parse("{disk: {}, dsik: {}}").unwrap_err().to_string();
-        assert!(error.contains("`disk.clientID` is missing"), "{error}");
-        assert!(error.contains("`dsik` is not the name of a component"), "{error}");
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ mod component_identity_graph;
 mod cost;
 mod destroy;
 mod dns_graph;
+mod encryption_key;
 mod encryption_key_id;
 mod existing_network;
 mod graph_run;
@@ -35,8 +36,10 @@ mod interrupted_writes;
 mod issuer_documents;
 mod journal;
 mod keyvault_graph;
+mod kms_graph;
 mod live_state;
 pub mod manifests;
+mod name_availability;
 mod oidc_graph;
 mod orphaned_assignments;
 mod ownership_tags;
@@ -47,6 +50,7 @@ mod progress;
 mod property_diff;
 mod property_reference;
 mod public_zone;
+mod quotas;
 mod resource;
 mod resource_graph;
 mod resource_names;
@@ -81,6 +85,7 @@ pub use component_identity_graph::{
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
 pub use destroy::{DestroyPlan, DestroyedResource, destroy};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
+pub use encryption_key::{EncryptionKey, EncryptionKeyError, find_or_create_encryption_key};
 pub use encryption_key_id::{EncryptionKeyId, ParseEncryptionKeyIdError};
 pub use existing_network::{check_live_network, check_network_ids};
 pub use iam_graph::{
@@ -106,7 +111,9 @@ pub use journal::{
     WritePhase, open_directory,
 };
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
+pub use kms_graph::{KmsParameters, kms_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
+pub use name_availability::check_names;
 pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use orphaned_assignments::{OrphanSearchError, OrphanedAssignment, find_orphaned_assignments};
 pub use ownership_tags::OwnershipTags;

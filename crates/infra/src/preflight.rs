@@ -1,4 +1,4 @@
-//! The checks before the first write: permissions, resource providers, locks, and the user's own network.
+//! The checks before the first write: permissions, resource providers, locks and limits.
 //!
 //! Every finding is collected, so that one run shows all problems.
 
@@ -13,6 +13,8 @@ use serde::Serialize;
 
 use crate::caller_permissions::{RequiredAction, missing_actions};
 use crate::plan::{Plan, PlannedResource, ResourceChange};
+use crate::quotas::check_quotas;
+use crate::resource_graph::ResourceGraph;
 
 /// What a check before the first write found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -59,6 +61,7 @@ pub async fn check_plan(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     plan: &Plan,
+    graph: &ResourceGraph,
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
     let writes: Vec<&PlannedResource> = plan.writes().collect();
     let mut findings = Vec::new();
@@ -76,6 +79,7 @@ pub async fn check_plan(
     }
     findings.extend(check_providers(arm, subscription, &writes).await?);
     findings.extend(check_locks(arm, &writes, &groups).await?);
+    findings.extend(check_quotas(arm, subscription, plan, graph).await?);
     Ok(findings)
 }
 

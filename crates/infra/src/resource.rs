@@ -56,6 +56,9 @@ pub enum ResourceStack {
     Identities,
     /// The identities of `CredentialsRequest` objects: `ccoctl azure create-managed-identities`.
     Ccoctl,
+    /// The role with which the KMS identity of a development environment uses its key: `create identities azure`. The
+    /// journal of [`Identities`](Self::Identities) records it.
+    Kms,
 }
 
 impl ResourceStack {
@@ -70,6 +73,7 @@ impl ResourceStack {
             Self::Oidc => "oidc",
             Self::Identities => "identities",
             Self::Ccoctl => "ccoctl",
+            Self::Kms => "kms",
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::credential_times::CredentialTimes;
 use crate::credential_vault::{CredentialVault, Deletion, VaultCertificate};
 use crate::error::ServicePrincipalError;
 use crate::live_state::{LiveServicePrincipal, StoredDocument, accepts};
-use crate::names::{EnvironmentPrefix, ServicePrincipalNames};
+use crate::names::{EnvironmentPrefix, ServicePrincipalNames, is_optional};
 use crate::token_proof::TokenProof;
 
 /// The tag of certificates and secrets that lanyard created, with the prefix of their environment.
@@ -250,6 +250,20 @@ impl ServicePrincipalClient {
             complete.certificate = self.create_certificate(names, tags, observer).await?;
         }
         self.deploy(names, &complete, secret_tags, observer).await
+    }
+
+    /// The service principals without the optional ones of which nothing exists. An optional one that cannot be
+    /// read stays.
+    pub async fn existing(&self, names: &[ServicePrincipalNames]) -> Vec<ServicePrincipalNames> {
+        let mut existing = Vec::with_capacity(names.len());
+        for names in names {
+            let is_missing = is_optional(names.component)
+                && self.read(names).await.is_ok_and(|live| live.is_empty());
+            if !is_missing {
+                existing.push(names.clone());
+            }
+        }
+        existing
     }
 
     /// What lanyard created of a service principal: the application with the unique name, and the certificate and

@@ -111,7 +111,9 @@ impl ServicePrincipalError {
             Self::SeveralApplications { .. } => {
                 "delete the applications that are not used, or choose another prefix"
             }
-            Self::Incomplete { .. } => "run `lanyard create identities azure` first",
+            Self::Incomplete { .. } => {
+                "run `lanyard create identities azure` first, with --enable-kms for the identity of KMS"
+            }
             Self::MissingProperty { .. } => "check that no proxy answers in the place of the vault",
             Self::Key { .. } => "delete the certificate; the next run creates a new one",
             Self::Document { .. } => "choose a cloud with a token service, and check the tenant id",

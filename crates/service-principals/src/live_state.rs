@@ -68,6 +68,11 @@ fn parse_credential(document: &[u8]) -> Option<StoredCredential> {
 }
 
 impl LiveServicePrincipal {
+    /// Whether no object of the service principal exists.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.application.is_none() && self.certificate.is_none() && self.secret.is_none()
+    }
+
     /// Whether the application accepts the newest certificate.
     pub(crate) fn is_registered(&self) -> bool {
         match (&self.application, &self.certificate) {

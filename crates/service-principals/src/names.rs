@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lanyard_vocabulary::{Component, SecretName};
+use lanyard_vocabulary::{Component, ParseIdentifierError, SecretName};
 
 /// The prefix of an environment: the end of the names of its service principals. HyperShift's scripts also name
 /// the vault of the environment with it.
@@ -46,32 +46,45 @@ pub struct ServicePrincipalNames {
     pub secret: SecretName,
 }
 
-/// The components with a service principal, in the order of the control plane identities file.
-pub fn service_principal_components() -> impl Iterator<Item = Component> {
-    Component::ALL.into_iter().filter(|component| short_name(*component).is_some())
+/// The components of an environment, in the order of the control plane identities file; KMS, which only clusters
+/// with secret encryption need, comes last.
+pub fn service_principal_components(with_kms: bool) -> impl Iterator<Item = Component> {
+    Component::ALL.into_iter().filter(move |component| with_kms || !is_optional(*component))
 }
 
-/// The begin of a component's names in HyperShift's script, which creates none for KMS.
-const fn short_name(component: Component) -> Option<&'static str> {
+/// Whether an environment can lack the service principal of a component.
+pub(crate) const fn is_optional(component: Component) -> bool {
+    matches!(component, Component::Kms)
+}
+
+/// The begin of a component's names, as in HyperShift's script. The script creates none for KMS.
+const fn short_name(component: Component) -> &'static str {
     match component {
-        Component::CloudProvider => Some("cloud-provider"),
-        Component::NodePoolManagement => Some("nodepool-mgmt"),
-        Component::ControlPlaneOperator => Some("cpo"),
-        Component::ImageRegistry => Some("ciro"),
-        Component::Ingress => Some("ingress"),
-        Component::Network => Some("cncc"),
-        Component::Disk => Some("azure-disk"),
-        Component::File => Some("azure-file"),
-        Component::Kms => None,
+        Component::CloudProvider => "cloud-provider",
+        Component::NodePoolManagement => "nodepool-mgmt",
+        Component::ControlPlaneOperator => "cpo",
+        Component::ImageRegistry => "ciro",
+        Component::Ingress => "ingress",
+        Component::Network => "cncc",
+        Component::Disk => "azure-disk",
+        Component::File => "azure-file",
+        Component::Kms => "kms",
     }
 }
 
 impl ServicePrincipalNames {
-    /// The names of a component; `None` if it has no service principal.
-    pub fn new(component: Component, prefix: &EnvironmentPrefix) -> Option<Self> {
-        let name = format!("{}-{prefix}", short_name(component)?);
-        let secret = format!("{name}-json").parse().ok()?;
-        Some(Self { component, name: name.parse().ok()?, secret })
+    /// The names of a component.
+    ///
+    /// # Errors
+    ///
+    /// A vault does not accept the names, which does not happen with a valid prefix.
+    pub fn new(
+        component: Component,
+        prefix: &EnvironmentPrefix,
+    ) -> Result<Self, ParseIdentifierError> {
+        let name = format!("{}-{prefix}", short_name(component));
+        let secret = format!("{name}-json").parse()?;
+        Ok(Self { component, name: name.parse()?, secret })
     }
 }
 
@@ -84,7 +97,7 @@ mod tests {
     #[test]
     fn names_are_those_of_hypershifts_script() {
         let prefix = "dev".parse().unwrap();
-        let names: Vec<_> = service_principal_components()
+        let names: Vec<_> = service_principal_components(true)
             .map(|component| ServicePrincipalNames::new(component, &prefix).unwrap())
             .map(|it| format!("{} {} {}", it.component, it.name, it.secret))
             .collect();
@@ -99,16 +112,18 @@ mod tests {
                 "network cncc-dev cncc-dev-json",
                 "disk azure-disk-dev azure-disk-dev-json",
                 "file azure-file-dev azure-file-dev-json",
+                "kms kms-dev kms-dev-json",
             ]
         );
+        assert_eq!(service_principal_components(false).count(), 8);
     }
 
     proptest! {
         #[test]
         fn every_prefix_leads_to_names_that_a_vault_accepts(text in "[-A-Za-z0-9._]{0,110}") {
             if let Ok(prefix) = text.parse::<EnvironmentPrefix>() {
-                for component in service_principal_components() {
-                    prop_assert!(ServicePrincipalNames::new(component, &prefix).is_some());
+                for component in service_principal_components(true) {
+                    prop_assert!(ServicePrincipalNames::new(component, &prefix).is_ok());
                 }
             } else {
                 prop_assert!(

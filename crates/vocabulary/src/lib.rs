@@ -17,6 +17,7 @@ pub mod hop;
 pub mod identifier;
 pub mod outcome_code;
 pub mod role;
+mod vault_key;
 
 pub use arm::{ArmResourceId, ParseArmResourceIdError};
 pub use cloud::Cloud;
@@ -31,3 +32,4 @@ pub use identifier::{
 };
 pub use outcome_code::{OutcomeCode, OutcomeCodeDetails, RecoveryMode};
 pub use role::{RoleDefinitionId, RoleScope};
+pub use vault_key::{ParseVaultKeyIdError, VaultKeyId};

@@ -14,10 +14,11 @@ pub(in crate::commands) mod target_journal;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use lanyard_azure::AzureCallError;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding, RecordedState,
-    ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_plan,
+    ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_names, check_plan,
     wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
@@ -132,13 +133,15 @@ pub(in crate::commands) async fn make_plan(
     let plan = if keeps_others { plan.without_deletions() } else { plan };
     let mut findings = live_check(&live);
     let account = target.account;
-    let checked = check_plan(&account.arm, &account.subscription, &plan).await;
-    findings.extend(checked.map_err(|error| {
-        CommandError::unavailable("the checks before the first write failed")
-            .with_cause(&error)
-            .with_hint(error.hint())
-    })?);
+    let checked = check_plan(&account.arm, &account.subscription, &plan, &target.graph).await;
+    findings.extend(checked.map_err(|error| preflight_error(&error))?);
     Ok(CheckedPlan { plan, live, findings })
+}
+
+fn preflight_error(error: &AzureCallError) -> CommandError {
+    CommandError::unavailable("the checks before the first write failed")
+        .with_cause(error)
+        .with_hint(error.hint())
 }
 
 /// Converts the error of a write that has not ended into an error for the user.
@@ -164,7 +167,10 @@ pub(in crate::commands) async fn plan_and_apply(
         let context = RunContext { arm, journal, clock, progress: &progress, options };
         let waited = wait_for_interrupted_writes(context).await;
         waited.map_err(|error| interrupted_write_error(&error))?;
-        let checked = make_plan(target, &journal.state(), live_check).await?;
+        let mut checked = make_plan(target, &journal.state(), live_check).await?;
+        let subscription = &target.account.subscription;
+        let names = check_names(arm, subscription, &checked.plan, &target.graph).await;
+        checked.findings.extend(names.map_err(|error| preflight_error(&error))?);
         output::print_stderr(report::plan_text(&checked).trim_end());
         if !checked.is_applicable() {
             return Ok(None);

@@ -7,6 +7,7 @@ pub(crate) mod iam;
 pub(crate) mod identities;
 pub(crate) mod infra;
 pub(crate) mod keyvault;
+mod kms_identity;
 pub(crate) mod oidc;
 
 use clap::Subcommand;

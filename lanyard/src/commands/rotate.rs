@@ -83,7 +83,9 @@ impl Rotation<'_> {
         let account = AzureAccount::sign_in(self.account, environment, &clock).await?;
         let tenant = account.caller().await?.tenant;
         let client = self.environment.client(&account, tenant, self.wait.timeout(), &clock)?;
-        let run = run_for_each(names, async |names, observer| {
+        let existing =
+            if self.options.only_due { client.existing(names).await } else { names.to_vec() };
+        let run = run_for_each(&existing, async |names, observer| {
             client.rotate(names, self.options, observer).await
         })
         .await;

@@ -11,7 +11,6 @@ use lanyard_clock::SharedClock;
 use lanyard_service_principals::{
     CreatedServicePrincipal, CredentialVault, EnvironmentPrefix, ServicePrincipalClient,
     ServicePrincipalError, ServicePrincipalEvent, ServicePrincipalNames, TokenProof,
-    service_principal_components,
 };
 use lanyard_vocabulary::{Component, EntraTenantId, VaultName, format_error_chain};
 use parking_lot::Mutex;
@@ -94,19 +93,14 @@ impl EnvironmentArgs {
         })
     }
 
-    /// The names of these components, or of all components with a service principal.
+    /// The names of these components' service principals.
     pub(in crate::commands) fn names(
         &self,
-        components: &[Component],
+        components: impl IntoIterator<Item = Component>,
     ) -> Result<Vec<ServicePrincipalNames>, CommandError> {
-        let chosen: Vec<_> = match components {
-            [] => service_principal_components().collect(),
-            chosen => chosen.to_vec(),
-        };
-        let names = chosen.into_iter().map(|component| {
-            ServicePrincipalNames::new(component, &self.prefix).ok_or_else(|| {
-                CommandError::invalid_input(format!("`{component}` has no service principal"))
-            })
+        let names = components.into_iter().map(|component| {
+            ServicePrincipalNames::new(component, &self.prefix)
+                .map_err(|error| CommandError::invalid_input("--prefix").with_cause(&error))
         });
         names.collect()
     }

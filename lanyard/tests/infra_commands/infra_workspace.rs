@@ -261,6 +261,82 @@ impl InfraWorkspace {
         self.remove_kill_rule(&faults);
     }
 
+    /// Sends a request to the control API of the local Azure.
+    fn control_request(&self, method: reqwest::Method, path: &str, body: Option<&Value>) -> Value {
+        let url = format!("{}/{path}", self.process.session_text("control"));
+        self.runtime.block_on(async {
+            let request = self.control.request(method, &url).header(CONTROL_HEADER, "1");
+            let request = match body {
+                Some(body) => request.body(body.to_string()),
+                None => request,
+            };
+            let reply = request.send().await.unwrap();
+            assert!(reply.status().is_success(), "{url}: {}", reply.status());
+            serde_json::from_str(&reply.text().await.unwrap()).unwrap()
+        })
+    }
+
+    /// Changes settings of the local Azure.
+    pub(crate) fn change_settings(&self, change: &Value) {
+        self.control_request(reqwest::Method::PATCH, "settings", Some(change));
+    }
+
+    /// The number of the newest request in the log.
+    pub(crate) fn request_count(&self) -> u64 {
+        let log = self.control_request(reqwest::Method::GET, "request-log", None);
+        log["value"].as_array().unwrap().last().map_or(0, |it| it["sequence"].as_u64().unwrap())
+    }
+
+    /// The writes to Azure Resource Manager, Microsoft Graph, vaults and storage accounts after a request. Checks of
+    /// names are no writes.
+    pub(crate) fn writes_since(&self, sequence: u64) -> Vec<String> {
+        let path = format!("request-log?since={sequence}");
+        let log = self.control_request(reqwest::Method::GET, &path, None);
+        let is_write = |entry: &&Value| {
+            let reads = ["GET", "HEAD", "CONNECT", "TLS"];
+            !reads.iter().any(|method| entry["method"] == *method)
+                && entry["service"] != "entra"
+                && !entry["path"].as_str().unwrap().ends_with("/checkNameAvailability")
+        };
+        let text = |entry: &Value| format!("{} {}", entry["method"], entry["path"]);
+        log["value"].as_array().unwrap().iter().filter(is_write).map(text).collect()
+    }
+
+    /// The ids of the managed identities in a group.
+    pub(crate) fn identities(&self, group: &str) -> Vec<String> {
+        let path = format!(
+            "/resourceGroups/{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities?api-version=2024-11-30"
+        );
+        let listed = self.runtime.block_on(self.arm(reqwest::Method::GET, &path, None));
+        let items = listed["value"].as_array().unwrap().iter();
+        items.map(|it| it["id"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Deletes a credential of an identity, and creates credentials of another issuer until it has 20.
+    pub(crate) fn replace_credential(&self, identity: &str) {
+        let path = identity.split_once("/resourceGroups/").unwrap().1;
+        let credential = |name: &str| {
+            format!(
+                "/resourceGroups/{path}/federatedIdentityCredentials{name}?api-version=2024-11-30"
+            )
+        };
+        let send = |method, name: &str, body| {
+            self.runtime.block_on(self.arm(method, &credential(name), body))
+        };
+        let listed = send(reqwest::Method::GET, "", None);
+        let listed = listed["value"].as_array().unwrap();
+        let first = format!("/{}", listed[0]["name"].as_str().unwrap());
+        send(reqwest::Method::DELETE, &first, None);
+        for number in listed.len() - 1..20 {
+            let body = json!({ "properties": {
+                "issuer": "https://other.example.com",
+                "subject": format!("system:serviceaccount:other:{number}"),
+                "audiences": ["openshift"],
+            } });
+            send(reqwest::Method::PUT, &format!("/other-{number}"), Some(body));
+        }
+    }
+
     /// Removes the journals.
     pub(crate) fn forget_journal(&self) {
         std::fs::remove_dir_all(self.files.path().join("state")).unwrap();

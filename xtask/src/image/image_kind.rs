@@ -116,6 +116,7 @@ const AZURE_COMMANDS: &[&str] = &["azure", "up"];
 const LANYARD_COMMANDS: &[&str] = &[
     "apply",
     "canary",
+    "ccoctl",
     "check",
     "create",
     "credential",

@@ -3,11 +3,13 @@
 //! Azure runs in a pod.
 //!
 //! The trials are the lifecycle of one hosted cluster, in order. They run the commands of that page, so page
-//! and test cannot differ.
+//! and test cannot differ. Then the lifecycle of a second one follows, whose Azure resources lanyard's commands
+//! create.
 
 mod canary_metrics;
 mod charts;
 mod cluster_lifecycle;
+mod created_environment;
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -99,6 +101,15 @@ const TRIALS: &[(&str, HostedClusterTrial)] = &[
         Box::pin(cluster_lifecycle::remove_component_role(fixture))
     }),
     ("deleted_hosted_cluster_leaves_no_objects", |fixture| {
+        Box::pin(cluster_lifecycle::delete_hosted_cluster(fixture))
+    }),
+    ("nine_created_identities_are_proven_on_the_node", |fixture| {
+        Box::pin(created_environment::prove_created_identities(fixture))
+    }),
+    ("rotated_created_identity_is_proven_with_its_new_version", |fixture| {
+        Box::pin(created_environment::rotate_created_identity(fixture))
+    }),
+    ("deleted_hosted_cluster_with_created_identities_leaves_no_objects", |fixture| {
         Box::pin(cluster_lifecycle::delete_hosted_cluster(fixture))
     }),
     ("uninstalled_charts_leave_only_the_crds", |fixture| {

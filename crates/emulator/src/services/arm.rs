@@ -129,6 +129,7 @@ mod management_groups;
 mod network;
 mod odata_filter;
 mod providers;
+mod quotas;
 mod resource_groups;
 mod resource_identity;
 mod resource_lists;
@@ -151,6 +152,7 @@ pub(crate) use deleted_resources::ResourceDelays;
 pub(crate) use deployments::plan_template;
 pub(crate) use key_vault::has_private_endpoint;
 pub(crate) use providers::resolve_namespaces;
+pub(crate) use quotas::is_quota_name;
 pub(crate) use resource_store::{
     ArmResource, ArmResourceStore, ArmSettings, RESOURCE_GROUP_TYPE, Subscription,
 };
@@ -194,6 +196,8 @@ pub(crate) const OPERATIONS: &[&[ServiceOperation]] = &[
     compute::DISKS,
     compute::IMAGES,
     compute::VIRTUAL_MACHINES,
+    compute::SKU_OPERATIONS,
+    quotas::OPERATIONS,
     container_service::CLUSTERS,
     container_service::AGENT_POOLS,
     container_service::ACTIONS,

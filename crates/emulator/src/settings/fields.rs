@@ -27,6 +27,7 @@ const FIELDS: &[SettingField] = &[
     ),
     field("resourceManager.kubeconfig", "kubeconfig in the credentials of managed clusters"),
     field("resourceManager.longRunning", "operations that complete after their reply"),
+    field("resourceManager.quotas", "limits of the resources in a region, such as `cores`"),
     field(
         "roleAssignmentLimits.inSubscription",
         "greatest number of role assignments of a subscription",

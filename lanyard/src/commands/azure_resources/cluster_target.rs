@@ -23,7 +23,7 @@ use super::target_journal::{JournalContext, StateArgs, TargetJournal};
 use super::{RunArgs, StackTarget, plan_and_apply, print_report};
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::CliOutputFormat;
 
 /// The desired resources of one cluster, with the account that creates them.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub(in crate::commands) struct ClusterTarget<'a> {
     max_nodes: Option<u32>,
     public_zone: Option<ArmResourceId>,
     identities: Option<ClusterIdentities>,
+    /// What is unusual in the identity files.
+    file_findings: Vec<PreflightFinding>,
 }
 
 /// The output files that the user named.
@@ -61,10 +63,11 @@ impl<'a> ClusterTarget<'a> {
                 .extend(iam_resources(&configuration.iam_parameters(iam, &account.subscription)));
         }
         let (mut infra, mut public_zone, mut identities) = (None, None, None);
+        let mut file_findings = Vec::new();
         if let Some(part) = &configuration.infra {
             let parameters = configuration.infra_parameters(part, &account.subscription, names);
             check_ids(&parameters)?;
-            identities = read_identities(&part.identities)?;
+            identities = read_identities(&part.identities, &mut file_findings)?;
             if parameters.nat_subnet.is_some() {
                 require_operator_identity(identities.as_ref())?;
             }
@@ -106,6 +109,7 @@ impl<'a> ClusterTarget<'a> {
             max_nodes: configuration.infra.as_ref().and_then(|infra| infra.max_nodes),
             public_zone,
             identities,
+            file_findings,
         })
     }
 
@@ -121,10 +125,11 @@ impl<'a> ClusterTarget<'a> {
         Self::resolve(context.account, configuration, journal, names).await
     }
 
-    /// Checks the live network of the user.
+    /// Checks the identity files and the live network of the user.
     pub(in crate::commands) fn check_live(&self, live: &LiveState) -> Vec<PreflightFinding> {
         let infra = self.infra.iter();
-        infra.flat_map(|infra| check_live_network(infra, live, self.max_nodes)).collect()
+        let network = infra.flat_map(|infra| check_live_network(infra, live, self.max_nodes));
+        self.file_findings.iter().cloned().chain(network).collect()
     }
 
     /// Applies the target, writes its output files, and prints the result.
@@ -238,12 +243,13 @@ async fn find_zone(
 /// The client ids of the identity files; `None` if the identities are created in the same run.
 pub(in crate::commands) fn read_identities(
     source: &IdentitySource,
+    findings: &mut Vec<PreflightFinding>,
 ) -> Result<Option<ClusterIdentities>, CommandError> {
     match source {
         IdentitySource::Created => Ok(None),
         IdentitySource::WorkloadFile(path) => {
             let (identities, notes) = read_file(path, WorkloadIdentities::parse)?;
-            print_notes(path, &notes);
+            findings.extend(lint_findings(path, &notes));
             Ok(Some(ClusterIdentities::Workload(identities)))
         }
         IdentitySource::ManagedFiles { control_plane: None, .. } => {
@@ -255,12 +261,12 @@ pub(in crate::commands) fn read_identities(
                 let (control_plane, data_plane, notes) = ControlPlaneIdentities::parse(text)?;
                 Ok(((control_plane, data_plane), notes))
             })?;
-            print_notes(path, &notes);
+            findings.extend(lint_findings(path, &notes));
             let data_plane = match data_plane {
                 None => wrapped,
                 Some(path) => {
                     let (data_plane, notes) = read_file(path, DataPlaneIdentities::parse)?;
-                    print_notes(path, &notes);
+                    findings.extend(lint_findings(path, &notes));
                     Some(data_plane)
                 }
             };
@@ -296,10 +302,14 @@ pub(in crate::commands) fn read_file<T>(
     parse(&text).map_err(|error| CommandError::invalid_input(shown.to_string()).with_cause(&error))
 }
 
-pub(in crate::commands) fn print_notes(path: &Path, notes: &[LintNote]) {
-    for note in notes {
-        output::print_stderr(&format!("note: {}: {note}", path.display()));
-    }
+pub(in crate::commands) fn lint_findings(
+    path: &Path,
+    notes: &[LintNote],
+) -> impl Iterator<Item = PreflightFinding> {
+    notes.iter().map(move |note| {
+        let message = format!("{}: {note}", path.display());
+        PreflightFinding::warning("identity files", message, "correct the file")
+    })
 }
 
 /// What the role assignments of a cluster are made from.

@@ -76,6 +76,7 @@ pub(in crate::commands) struct RecordedStacks<'a> {
     pub(in crate::commands) account: &'a AzureAccount,
     pub(in crate::commands) journal: TargetJournal,
     pub(in crate::commands) identifiers: ClusterIdentifiers,
+    /// The stacks of the journal that are removed.
     pub(in crate::commands) stacks: Vec<ResourceStack>,
 }
 

@@ -205,11 +205,15 @@ impl<'a> SharedStack<'a> {
         run: &RunArgs,
         clock: &SharedClock,
     ) -> Result<RecordedStacks<'a>, CommandError> {
+        let stacks = match self.stack {
+            ResourceStack::Identities => vec![self.stack, ResourceStack::Kms],
+            stack => vec![stack],
+        };
         Ok(RecordedStacks {
             account: self.account,
             journal: self.journal(run, clock)?,
             identifiers: self.identifiers()?,
-            stacks: vec![self.stack],
+            stacks,
         })
     }
 }

@@ -8,10 +8,11 @@ use lanyard_infra::{
     DataPlaneParameters, IdentityVault, ResourceStack, RunReport, data_plane_identity_key,
     data_plane_resources,
 };
-use lanyard_service_principals::CreatedServicePrincipal;
-use lanyard_vocabulary::ObjectEncoding;
+use lanyard_service_principals::{CreatedServicePrincipal, service_principal_components};
+use lanyard_vocabulary::{Component, ObjectEncoding};
 use serde::Serialize;
 
+use super::kms_identity::{KmsArgs, KmsIdentity, KmsResult, find_or_create_key};
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::output_files::write_output_file;
@@ -30,14 +31,15 @@ Example:
   lanyard create keyvault azure --name harbour-dev
   lanyard create identities azure --prefix harbour-dev \\
     --managed-identities-file cp.json --data-plane-identities-file dp.json \\
-    --oidc-issuer-url https://account.blob.core.windows.net/container";
+    --oidc-issuer-url https://account.blob.core.windows.net/container --enable-kms";
 
 /// Create the identities of an ARO HCP development environment in Azure
 ///
 /// For each component of the control plane: an application with its service principal, a certificate in the vault,
 /// and a secret in the vault with the credential that the component reads. The command requests a token with each
 /// new certificate before it writes the secret. With an issuer, it also creates the managed identities of the
-/// components on worker nodes.
+/// components on worker nodes. With --enable-kms, it also creates the identity and the key that encrypt the secrets
+/// of clusters.
 ///
 /// What exists stays as it is; identities that HyperShift's scripts created are used. The signed-in identity
 /// needs Key Vault Administrator at the vault and the Graph permission Application.ReadWrite.OwnedBy.
@@ -61,6 +63,8 @@ pub(crate) struct Args {
     /// The region of the worker nodes' identities
     #[arg(long, default_value = DEFAULT_LOCATION, value_name = "REGION")]
     location: String,
+    #[command(flatten)]
+    kms: KmsArgs,
     /// The output format of the result
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
@@ -77,28 +81,51 @@ struct IdentitiesDocument {
     service_principals: Vec<ServicePrincipalRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data_plane: Option<RunSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kms: Option<KmsResult>,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let names = args.environment.names(&[])?;
-    args.environment.vault()?;
+    let with_kms = args.kms.enable_kms;
+    let names = args.environment.names(service_principal_components(with_kms))?;
+    let vault = args.environment.vault()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let tenant = account.caller().await?.tenant;
     let timeout = args.run.run.options().retry_timeout;
     let client = args.environment.client(&account, tenant.clone(), timeout, &clock)?;
+    let prefix = &args.environment.prefix;
+    let key = match args.kms.key_id(&account, prefix, vault.clone())? {
+        Some(key) => Some(find_or_create_key(&account, &key).await?),
+        None => None,
+    };
     let data_plane = DataPlane { args: &args, account: &account, environment: &environment };
     let data_plane = data_plane.create(&clock).await?;
     let created =
         run_for_each(&names, async |names, observer| client.create(names, observer).await).await;
-    let succeeded = data_plane.succeeded();
+    let kms_identity = successes(&created).find(|it| it.component == Component::Kms);
+    let kms = match (key, kms_identity) {
+        (Some(key), Some(identity)) => {
+            let prefix = prefix.to_string();
+            let kms = KmsIdentity { account: &account, environment: &environment, prefix, key };
+            kms.assign_role(identity, &args.run, &clock).await?
+        }
+        _ => None,
+    };
+    let succeeded = data_plane.succeeded() && kms.is_some() == with_kms;
     let exit = if succeeded { created.exit() } else { CommandExit::Failed };
     if exit == CommandExit::Success {
-        let vault = IdentityVault { name: args.environment.vault()?, tenant };
-        write_files(&args, vault, &created, &data_plane)?;
+        write_files(&args, IdentityVault { name: vault, tenant }, &created, &data_plane)?;
     }
-    print(&args, &created, data_plane)?;
+    print(&args, &created, data_plane, kms)?;
     Ok(exit)
+}
+
+/// The service principals that are complete.
+fn successes(
+    created: &EnvironmentRun<CreatedServicePrincipal>,
+) -> impl Iterator<Item = &CreatedServicePrincipal> {
+    created.outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok())
 }
 
 /// The managed identities of the worker nodes.
@@ -178,8 +205,9 @@ fn write_files(
     data_plane: &DataPlaneResult,
 ) -> Result<(), CommandError> {
     if let Some(path) = &args.managed_identities_file {
-        let created = created.outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
-        let identities = created.map(|it| (it.component, identity(it))).collect();
+        // HyperShift reads the KMS identity from flags, and not from this file.
+        let others = successes(created).filter(|it| it.component != Component::Kms);
+        let identities = others.map(|it| (it.component, identity(it))).collect();
         write_output_file(path, &ControlPlaneIdentities { vault, identities }.to_json())?;
     }
     if let (Some(path), DataPlaneResult::Applied { ids, .. }) =
@@ -203,17 +231,20 @@ fn print(
     args: &Args,
     created: &EnvironmentRun<CreatedServicePrincipal>,
     data_plane: DataPlaneResult,
+    kms: Option<KmsResult>,
 ) -> Result<(), CommandError> {
     let data_plane = match data_plane {
         DataPlaneResult::Applied { summary, .. } => Some(*summary),
         DataPlaneResult::Omitted | DataPlaneResult::NotApplicable => None,
     };
     let document =
-        IdentitiesDocument { service_principals: created.rows(|it| Some(it)), data_plane };
+        IdentitiesDocument { service_principals: created.rows(|it| Some(it)), data_plane, kms };
     match args.output {
         CliOutputFormat::Table => {
             let summary = document.data_plane.iter().map(RunSummary::to_text);
-            let text = summary.chain([rows_text(&document.service_principals)]);
+            let text = summary
+                .chain([rows_text(&document.service_principals)])
+                .chain(document.kms.iter().map(KmsResult::to_text));
             output::print_stdout(&text.collect::<Vec<_>>().join("\n"))
         }
         format => output::print_stdout(&output::serialize_document(&document, format)),

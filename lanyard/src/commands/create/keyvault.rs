@@ -1,16 +1,16 @@
 //! `lanyard create keyvault azure`: creates a vault for the credentials of hosted clusters.
 
-use lanyard_azure::{ArmClient, AssignedPrincipalType, SoftDeletedVault};
+use lanyard_azure::AssignedPrincipalType;
 use lanyard_clock::SystemClock;
 use lanyard_infra::{KeyvaultParameters, PrincipalReference, ResourceStack, keyvault_resources};
-use lanyard_vocabulary::{SubscriptionId, VaultName};
+use lanyard_vocabulary::VaultName;
 use uuid::Uuid;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandExit, CommandResult};
 use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
 
@@ -85,35 +85,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         administrator: Some(administrator),
         secret_readers: args.secret_reader.clone(),
     };
-    if !args.recover {
-        refuse_deleted_vault(&account.arm, &account.subscription, &args).await?;
-    }
     let resources = keyvault_resources(&parameters);
     let created = stack.create(resources, &args.run, args.output, &clock).await?;
     Ok(if created.is_some() { CommandExit::Success } else { CommandExit::Failed })
-}
-
-/// A deleted vault keeps its name, and Azure rejects a new one with that name.
-async fn refuse_deleted_vault(
-    arm: &ArmClient,
-    subscription: &SubscriptionId,
-    args: &Args,
-) -> Result<(), CommandError> {
-    let id = SoftDeletedVault::id(subscription, &args.location, &args.name);
-    let request = SoftDeletedVault::get(&id);
-    let found = arm.fetch_optional(&request.path, &request.api_version).await.map_err(|error| {
-        CommandError::unavailable("looking for a deleted vault failed")
-            .with_cause(&error)
-            .with_hint(error.hint())
-    })?;
-    match found {
-        None => Ok(()),
-        Some(_) => Err(CommandError::invalid_input(format!(
-            "a deleted vault has the name `{}`",
-            args.name
-        ))
-        .with_hint(
-            "restore it with --recover, or delete it for ever with `az keyvault purge --name`",
-        )),
-    }
 }

@@ -2,6 +2,7 @@
 
 use lanyard_clock::SystemClock;
 use lanyard_infra::ResourceStack;
+use lanyard_service_principals::service_principal_components;
 use serde::Serialize;
 
 use crate::commands::azure_account::AzureAccount;
@@ -22,7 +23,8 @@ Example:
 /// Remove the identities of an ARO HCP development environment from Azure
 ///
 /// Removes the applications, certificates and secrets that lanyard created, and the managed identities that the
-/// journal of the environment records. Objects that other tools created stay.
+/// journal of the environment records, with the role of the KMS identity. Objects that other tools created stay. So
+/// does the key that encrypts the secrets of clusters: without it, nothing decrypts them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
@@ -45,7 +47,7 @@ struct RemovalDocument {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let names = args.environment.names(&[])?;
+    let names = args.environment.names(service_principal_components(true))?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
     let tenant = account.caller().await?.tenant;

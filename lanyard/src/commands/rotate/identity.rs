@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let names = args.environment.names(&args.component)?;
+    let names = args.environment.names(args.component.iter().copied())?;
     let options = RotationOptions { only_due: false, overlap: args.overlap, wait: !args.no_wait };
     let Args { environment: of, account, wait, output, .. } = &args;
     let rotation = Rotation { environment: of, account, wait, options, output: *output };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_service_principals::RotationOptions;
+use lanyard_service_principals::{RotationOptions, service_principal_components};
 
 use super::Rotation;
 use super::refresh_cron_job::{CronJobArgs, refresh_cron_job};
@@ -24,7 +24,8 @@ Examples:
 ///
 /// A certificate is due from its `renew_after`, 90 days before it expires, and when the vault renewed it, because
 /// the vault does not tell the application and the component. The command also removes earlier certificates
-/// from the applications when the overlap has passed. Run it once a day, for example as a CronJob.
+/// from the applications when the overlap has passed. The identity of KMS is included if it exists. Run the command
+/// once a day, for example as a CronJob.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
@@ -45,7 +46,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let names = args.environment.names(&[])?;
+    let names = args.environment.names(service_principal_components(true))?;
     if args.cron_job.render_cron_job {
         let manifest = refresh_cron_job(&args.cron_job, &args.environment, &args.account)?;
         output::print_stdout(&manifest)?;

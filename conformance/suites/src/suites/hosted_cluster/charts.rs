@@ -58,6 +58,11 @@ impl HostedClusterPorts {
         format!("127.0.0.1:{}", self.azure)
     }
 
+    /// The URL of the local Azure as a proxy.
+    pub(super) fn proxy_url(&self) -> String {
+        format!("http://{}", self.azure_address())
+    }
+
     /// The URL of the control API of the local Azure.
     pub(super) fn control_api_url(&self) -> String {
         format!("http://{}/lanyard/v1", self.azure_address())
@@ -131,7 +136,7 @@ fn node_values(
     ports: &HostedClusterPorts,
 ) -> Result<Value, Failed> {
     let location = &parts.suite_cluster;
-    let proxy = format!("http://{}", ports.azure_address());
+    let proxy = ports.proxy_url();
     Ok(json!({
         "linux": {
             "image": image_values(&parts.images.node)?,
@@ -167,7 +172,7 @@ fn operator_values(
                 "metricsPort": ports.canaries[0],
                 "hostNetwork": true,
                 "env": [
-                    { "name": "HTTPS_PROXY", "value": format!("http://{}", ports.azure_address()) },
+                    { "name": "HTTPS_PROXY", "value": ports.proxy_url() },
                     { "name": "SSL_CERT_FILE", "value": "/etc/lanyard/local-azure/ca.crt" },
                     { "name": "KUBERNETES_SERVICE_HOST", "value": server["host"] },
                     { "name": "KUBERNETES_SERVICE_PORT", "value": server["port"].to_string() },

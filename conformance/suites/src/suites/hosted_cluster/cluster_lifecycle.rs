@@ -107,7 +107,7 @@ fn ready_deployments(pods: &Value) -> Vec<&str> {
 
 /// Waits until a condition holds for the identities in HostedClusterIdentities, and returns them by
 /// component.
-async fn wait_for_identities(
+pub(super) async fn wait_for_identities(
     fixture: &HostedClusterSuiteFixture,
     what: &str,
     condition: impl Fn(&BTreeMap<String, Value>) -> bool,
@@ -129,7 +129,7 @@ fn identities_by_component(object: &Value) -> BTreeMap<String, Value> {
     rows.into_iter().filter_map(named).collect()
 }
 
-fn all_ready(rows: &BTreeMap<String, Value>) -> bool {
+pub(super) fn all_ready(rows: &BTreeMap<String, Value>) -> bool {
     rows.len() == Component::ALL.len() && rows.values().all(|row| row["ready"] == "True")
 }
 

@@ -1,9 +1,13 @@
-//! Disks, images and virtual machines, as state without machines that run. Reference: Microsoft.Compute,
+//! Disks, images and virtual machines, as state without machines that run, and the sizes of machines. Reference: Microsoft.Compute,
 //! 2024-03-01; disks 2023-10-02.
 
 mod disks;
+mod machine_sizes;
 mod virtual_machines;
 
+pub(super) use self::machine_sizes::{
+    MACHINE_FAMILIES, OPERATIONS as SKU_OPERATIONS, find_machine_size,
+};
 use super::resource_type::ResourceType;
 use crate::operations::ServiceOperation;
 

@@ -12,9 +12,8 @@ use http::StatusCode;
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Map, Value, json};
 
-use self::agent_pools::{
-    AGENT_POOL, AGENT_POOL_TYPE, pool_profile, pool_resource, require_system_pool,
-};
+pub(super) use self::agent_pools::AGENT_POOL;
+use self::agent_pools::{AGENT_POOL_TYPE, pool_profile, pool_resource, require_system_pool};
 use self::kubernetes_versions::{list_versions, resolve_version};
 use super::access::{authorize_call, json_reply, parse_request_scope, path_scope};
 use super::error::{ArmServiceError, bad_request, conflict};

@@ -14,6 +14,7 @@ use super::deleted_resources::{DeletedArmResource, ResourceDelays};
 use super::deployments::DeploymentStore;
 use super::locks::LOCK_TYPE;
 use super::long_running::{LongRunningSettings, StoredOperation};
+use super::quotas::QuotaLimit;
 use crate::authorization::AccessScope;
 use crate::keys::RedactedText;
 use crate::table::{StoredTable, Table};
@@ -52,6 +53,8 @@ pub(crate) struct ArmSettings {
     pub(crate) kubeconfig: Option<RedactedText>,
     /// The operations that complete after their reply.
     pub(crate) long_running: LongRunningSettings,
+    /// The limits of a region that differ from their defaults.
+    pub(crate) quotas: Vec<QuotaLimit>,
 }
 
 /// What is derived from the resources. Rebuilt when the state is loaded.

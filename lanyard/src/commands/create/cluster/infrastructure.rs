@@ -14,7 +14,7 @@ use crate::commands::azure_resources::cluster_configuration::{
     ClusterConfiguration, DEFAULT_LOCATION, IdentitySource, RawConfiguration, RawInfra,
 };
 use crate::commands::azure_resources::cluster_target::{
-    ClusterTarget, print_notes, read_file, read_identities,
+    ClusterTarget, lint_findings, read_file, read_identities,
 };
 use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::azure_resources::{RunArgs, plan_and_apply};
@@ -39,10 +39,15 @@ impl InfrastructureFile {
         environment: &ProcessEnvironment,
     ) -> Result<Self, CommandError> {
         let (infra, notes) = read_file(path, InfraOutput::parse)?;
-        print_notes(path, &notes);
         args.check_existing_resources(&infra)?;
-        let given = args.identity_source();
-        let given = given.as_ref().map_or(Ok(None), read_identities)?;
+        let mut findings: Vec<_> = lint_findings(path, &notes).collect();
+        let given = match args.identity_source() {
+            Some(source) => read_identities(&source, &mut findings)?,
+            None => None,
+        };
+        for finding in &findings {
+            output::print_stderr(&format!("warning: {}", finding.message));
+        }
         let identities = given.or_else(|| infra.identities.clone()).ok_or_else(no_identities)?;
         let file = credentials_file(args)?;
         let subscription = args.account.subscription.clone();

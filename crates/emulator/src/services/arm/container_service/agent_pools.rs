@@ -11,7 +11,8 @@ use super::super::resource_type::{NameEdge, NamingRule, ResourceType, resource_n
 use super::super::resource_writes::{ResourceDeletion, ResourceWrite};
 use crate::request::ServiceReply;
 
-pub(super) const AGENT_POOL: &str = "Microsoft.ContainerService/managedClusters/agentPools";
+pub(in crate::services::arm) const AGENT_POOL: &str =
+    "Microsoft.ContainerService/managedClusters/agentPools";
 
 pub(super) const AGENT_POOL_TYPE: ResourceType = ResourceType {
     prepare: prepare_pool,

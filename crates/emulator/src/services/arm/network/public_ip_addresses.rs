@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::error::bad_request;
+use super::super::quotas::require_address_quota;
 use super::super::resource_store::{ArmResource, ArmResourceStore};
 use super::super::resource_type::{NamingRule, ResourceType};
 use super::super::resource_writes::{ResourceDeletion, ResourceWrite};
@@ -27,6 +28,10 @@ fn prepare_address(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
     let is_standard = sku["name"].as_str().is_some_and(|name| !name.eq_ignore_ascii_case("Basic"));
     let default_method = if is_standard { "Static" } else { "Dynamic" };
     write.default_property("publicIPAllocationMethod", json!(default_method));
+    if write.existing.is_none() {
+        let region = write.body.get("location").and_then(Value::as_str).unwrap_or_default();
+        require_address_quota(write.call, region)?;
+    }
     write.default_property("publicIPAddressVersion", json!("IPv4"));
     write.default_property("idleTimeoutInMinutes", json!(4));
     write.default_property("ipTags", json!([]));

@@ -1,0 +1,113 @@
+//! Whether the names of new vaults and storage accounts are free. They are unique in the cloud.
+
+use lanyard_azure::{
+    ArmBody as _, ArmClient, ArmRequest, AzureCallError, SoftDeletedVault, StorageAccountBody,
+    VaultBody,
+};
+use lanyard_vocabulary::{ArmResourceId, SubscriptionId, VaultName};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::plan::{Plan, ResourceChange};
+use crate::preflight::PreflightFinding;
+use crate::resource::{DesiredResource, ResourceDefinition};
+use crate::resource_graph::ResourceGraph;
+
+/// The reply of `checkNameAvailability`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NameAvailability {
+    name_available: bool,
+    #[serde(default)]
+    message: String,
+}
+
+/// Checks the names of the vaults and storage accounts that a plan creates.
+///
+/// Azure has no GET request for names that other subscriptions use: `checkNameAvailability` is a POST request, which
+/// changes nothing and needs the permission to read. Plans promise GET requests only, so only runs call this, before
+/// their first write.
+///
+/// # Errors
+///
+/// The error of a request that failed; a missing permission to check names is no error.
+pub async fn check_names(
+    arm: &ArmClient,
+    subscription: &SubscriptionId,
+    plan: &Plan,
+    graph: &ResourceGraph,
+) -> Result<Vec<PreflightFinding>, AzureCallError> {
+    let mut findings = Vec::new();
+    let created = plan.resources.iter().filter(|it| it.change == ResourceChange::Create);
+    for resource in created.filter_map(|planned| graph.get(&planned.key)) {
+        let Some((namespace, api_version)) = name_service(resource) else { continue };
+        let scope = ArmResourceId::subscription_scope(subscription);
+        let path = format!("{scope}/providers/{namespace}/checkNameAvailability");
+        let body = json!({ "name": resource.id.name(), "type": resource.id.resource_type() });
+        let reply = match arm.send(&ArmRequest::post(path, api_version, Some(body))).await {
+            Err(AzureCallError::Forbidden { .. }) => continue,
+            reply => reply?,
+        };
+        let availability = serde_json::from_value::<NameAvailability>(reply.body);
+        let Some(taken) = availability.ok().filter(|it| !it.name_available) else { continue };
+        findings.push(match find_deleted_vault(arm, subscription, resource).await? {
+            true => deleted_vault(resource),
+            false => taken_name(resource, &taken.message),
+        });
+    }
+    Ok(findings)
+}
+
+/// The resource provider that checks the name, and its API version; `None` for names that need no check.
+fn name_service(resource: &DesiredResource) -> Option<(&'static str, &'static str)> {
+    let resource_type = resource.id.resource_type()?;
+    if resource_type.eq_ignore_ascii_case(StorageAccountBody::RESOURCE_TYPE) {
+        return Some(("Microsoft.Storage", StorageAccountBody::API_VERSION));
+    }
+    let is_vault = resource_type.eq_ignore_ascii_case(VaultBody::RESOURCE_TYPE);
+    let is_recovered = matches!(
+        &resource.definition,
+        ResourceDefinition::Arm { initial, .. }
+            if initial.pointer("/properties/createMode").is_some()
+    );
+    (is_vault && !is_recovered).then_some(("Microsoft.KeyVault", VaultBody::API_VERSION))
+}
+
+/// Whether a deleted vault of the subscription has the name.
+async fn find_deleted_vault(
+    arm: &ArmClient,
+    subscription: &SubscriptionId,
+    resource: &DesiredResource,
+) -> Result<bool, AzureCallError> {
+    let ResourceDefinition::Arm { body, .. } = &resource.definition else { return Ok(false) };
+    let location = body.get("location").and_then(Value::as_str).unwrap_or_default();
+    let resource_type = resource.id.resource_type().unwrap_or_default();
+    let name = match resource.id.name().parse::<VaultName>() {
+        Ok(name) if resource_type.eq_ignore_ascii_case(VaultBody::RESOURCE_TYPE) => name,
+        _ => return Ok(false),
+    };
+    let id = SoftDeletedVault::id(subscription, location, &name);
+    let request = SoftDeletedVault::get(&id);
+    match arm.fetch_optional(&request.path, &request.api_version).await {
+        Err(AzureCallError::Forbidden { .. }) => Ok(false),
+        found => found.map(|found| found.is_some()),
+    }
+}
+
+const CHECK: &str = "names";
+
+fn deleted_vault(resource: &DesiredResource) -> PreflightFinding {
+    PreflightFinding::error(
+        CHECK,
+        format!("a deleted vault has the name `{}`", resource.id.name()),
+        "restore it with --recover, or delete it for ever with `az keyvault purge --name`",
+    )
+}
+
+fn taken_name(resource: &DesiredResource, reason: &str) -> PreflightFinding {
+    PreflightFinding::error(
+        CHECK,
+        format!("Azure does not accept the name `{}`: {reason}", resource.id.name()),
+        "choose another name: names of vaults and storage accounts are unique in the cloud, and a deleted vault keeps its name",
+    )
+}
