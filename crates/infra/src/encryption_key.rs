@@ -1,7 +1,6 @@
 //! The key in a vault that encrypts the secrets of a hosted cluster.
 
 use lanyard_azure::{ArmBody as _, ArmClient, ArmRequest, AzureCallError, VaultBody, VaultKeyBody};
-use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{
     ArmResourceId, KeyVersion, ParseVaultKeyIdError, SubscriptionId, VaultKeyId, VaultName,
 };
@@ -82,7 +81,6 @@ impl EncryptionKeyError {
 pub async fn find_or_create_encryption_key(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-    endpoints: &CloudEndpoints,
     key: &VaultKeyId,
 ) -> Result<EncryptionKey, EncryptionKeyError> {
     let vault = find_vault(arm, subscription, &key.vault).await?;
@@ -99,18 +97,17 @@ pub async fn find_or_create_encryption_key(
     let found = arm.fetch_optional(scope.as_str(), VaultKeyBody::API_VERSION).await;
     let found = found.map_err(|source| azure_error("reading the key", source))?;
     let is_new = found.is_none();
-    let body = match found {
-        Some(found) => found.body,
-        None => {
-            let body = VaultKeyBody::rsa().to_json();
-            let request = ArmRequest::put(scope.as_str(), VaultKeyBody::API_VERSION, body);
-            let created = arm.send(&request).await;
-            created.map_err(|source| azure_error("creating the key", source))?.body
-        }
+    let body = if let Some(found) = found {
+        found.body
+    } else {
+        let body = VaultKeyBody::rsa().to_json();
+        let request = ArmRequest::put(scope.as_str(), VaultKeyBody::API_VERSION, body);
+        let created = arm.send(&request).await;
+        created.map_err(|source| azure_error("creating the key", source))?.body
     };
     let url = body.pointer("/properties/keyUriWithVersion").and_then(Value::as_str);
     let no_url = |source| EncryptionKeyError::NoUrl { key: scope.clone(), source };
-    let id = VaultKeyId::parse(url.ok_or_else(|| no_url(None))?, endpoints);
+    let id = url.ok_or_else(|| no_url(None))?.parse::<VaultKeyId>();
     let id = id.map_err(|error| no_url(Some(error)))?;
     let version = id.version.clone().ok_or_else(|| no_url(None))?;
     Ok(EncryptionKey { id, version, scope, is_new })

@@ -50,10 +50,10 @@ pub async fn check_names(
         };
         let availability = serde_json::from_value::<NameAvailability>(reply.body);
         let Some(taken) = availability.ok().filter(|it| !it.name_available) else { continue };
-        findings.push(match find_deleted_vault(arm, subscription, resource).await? {
-            true => deleted_vault(resource),
-            false => taken_name(resource, &taken.message),
-        });
+        let is_deleted = find_deleted_vault(arm, subscription, resource).await?;
+        let finding =
+            if is_deleted { deleted_vault(resource) } else { taken_name(resource, &taken.message) };
+        findings.push(finding);
     }
     Ok(findings)
 }

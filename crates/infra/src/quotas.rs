@@ -26,7 +26,7 @@ struct QuotaNeeds {
     /// By subscription.
     role_assignments: BTreeMap<String, u64>,
     /// By the id of a managed identity that exists.
-    federated_credentials: BTreeMap<String, u64>,
+    federated_credentials: BTreeMap<String, usize>,
 }
 
 /// The machines of a managed cluster.
@@ -303,12 +303,12 @@ async fn check_role_assignments(
 async fn check_federated_credentials(
     arm: &ArmClient,
     identity: &str,
-    needed: u64,
+    needed: usize,
 ) -> Result<Option<PreflightFinding>, AzureCallError> {
     let path = format!("{identity}/federatedIdentityCredentials");
     let listed = readable(arm.list(&path, FederatedCredentialBody::API_VERSION, &[]).await)?;
-    let used = listed.map_or(0, |listed| listed.len() as u64);
-    let limit = MAX_FEDERATED_CREDENTIALS as u64;
+    let used = listed.map_or(0, |listed| listed.len());
+    let limit = MAX_FEDERATED_CREDENTIALS;
     Ok((used + needed > limit).then(|| {
         PreflightFinding::error(
             CHECK,

@@ -95,7 +95,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let timeout = args.run.run.options().retry_timeout;
     let client = args.environment.client(&account, tenant.clone(), timeout, &clock)?;
     let prefix = &args.environment.prefix;
-    let key = match args.kms.key_id(&account, prefix, vault.clone())? {
+    let key = match args.kms.key_id(args.account.cloud, prefix, vault.clone())? {
         Some(key) => Some(find_or_create_key(&account, &key).await?),
         None => None,
     };

@@ -10,7 +10,8 @@ use lanyard_infra::{
 };
 use lanyard_service_principals::{CreatedServicePrincipal, EnvironmentPrefix};
 use lanyard_vocabulary::{
-    ObjectEncoding, ParseVaultKeyIdError, SecretName, VaultKeyId, VaultName, format_error_chain,
+    Cloud, ObjectEncoding, ParseVaultKeyIdError, SecretName, VaultKeyId, VaultName,
+    format_error_chain,
 };
 use serde::Serialize;
 
@@ -53,7 +54,7 @@ impl KmsArgs {
     /// The key that the flags name; `None` without the KMS identity.
     pub(super) fn key_id(
         &self,
-        account: &AzureAccount,
+        cloud: Cloud,
         prefix: &EnvironmentPrefix,
         vault: VaultName,
     ) -> Result<Option<VaultKeyId>, CommandError> {
@@ -67,17 +68,28 @@ impl KmsArgs {
                     .with_cause(&error)
                     .with_hint("name the key with --encryption-key-id")
             })?;
-            return Ok(Some(VaultKeyId { vault, name, version: None }));
+            let (version, is_managed_hsm) = (None, false);
+            return Ok(Some(VaultKeyId { vault, name, version, is_managed_hsm, cloud }));
         };
-        VaultKeyId::parse(text, account.endpoints).map(Some).map_err(|error| {
-            let hint = match &error {
-                ParseVaultKeyIdError::ManagedHsm { .. } => {
-                    "name a key of a vault: the roles of a managed HSM are no Azure roles"
-                }
-                _ => "copy the id from `az keyvault key show --query key.kid`",
-            };
-            CommandError::invalid_input("--encryption-key-id").with_cause(&error).with_hint(hint)
-        })
+        let id: VaultKeyId = text.parse().map_err(|error: ParseVaultKeyIdError| {
+            CommandError::invalid_input("--encryption-key-id")
+                .with_cause(&error)
+                .with_hint("copy the id from `az keyvault key show --query key.kid`")
+        })?;
+        if id.is_managed_hsm {
+            return Err(CommandError::invalid_input(format!(
+                "--encryption-key-id: `{id}` is a key of a managed HSM"
+            ))
+            .with_hint("name a key of a vault: the roles of a managed HSM are no Azure roles"));
+        }
+        if id.cloud != cloud {
+            return Err(CommandError::invalid_input(format!(
+                "--encryption-key-id: `{id}` is in {}, not in {cloud}",
+                id.cloud
+            ))
+            .with_hint("name a key in the cloud of --cloud"));
+        }
+        Ok(Some(id))
     }
 }
 
@@ -95,7 +107,7 @@ pub(super) async fn find_or_create_key(
     key: &VaultKeyId,
 ) -> Result<EncryptionKey, CommandError> {
     let (arm, subscription) = (&account.arm, &account.subscription);
-    let found = find_or_create_encryption_key(arm, subscription, account.endpoints, key).await;
+    let found = find_or_create_encryption_key(arm, subscription, key).await;
     found.map_err(|error| {
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
     })
@@ -129,7 +141,7 @@ impl KmsIdentity<'_> {
             return Ok(None);
         }
         Ok(Some(KmsResult {
-            encryption_key_id: self.key.id.url(self.account.endpoints),
+            encryption_key_id: self.key.id.to_string(),
             credentials_secret_name: identity.secret.clone(),
             secret_encryption: secret_encryption(&self.key, identity),
             role,

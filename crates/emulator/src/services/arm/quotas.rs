@@ -168,7 +168,8 @@ impl<'a> Region<'a> {
     }
 
     fn count(&self, quota: &Quota) -> u64 {
-        self.of_type(quota.resource_type).filter(|it| (quota.counts)(it)).count() as u64
+        let counted = self.of_type(quota.resource_type).filter(|it| (quota.counts)(it));
+        counted.map(|_| 1).sum()
     }
 
     fn limit(&self, name: &str, default: u64) -> u64 {
@@ -280,7 +281,7 @@ fn compute_usages(region: &Region<'_>) -> Vec<QuotaUsage> {
         usage(
             "virtualMachineScaleSets",
             "Virtual Machine Scale Sets",
-            region.pools().count() as u64,
+            region.pools().map(|_| 1).sum(),
             2_500,
         ),
     ];
