@@ -121,9 +121,9 @@ fn created_twice(fixture: &CommandFixture) -> Result<(), Failed> {
 
     let versions = fixture.object_versions()?;
     let azure = fixture.azure_resources()?;
-    let again = fixture.succeed(&create_arguments())?;
+    let second = fixture.succeed(&create_arguments())?;
     let changed: Vec<_> =
-        results(&again).into_iter().filter(|it| !it.ends_with(" unchanged")).collect();
+        results(&second).into_iter().filter(|it| !it.ends_with(" unchanged")).collect();
     expect_equal("changed objects", changed, Vec::<String>::new())?;
     expect_equal("versions", fixture.object_versions()?, versions)?;
     expect_equal("Azure", fixture.azure_resources()?, azure)?;
@@ -147,8 +147,8 @@ fn destroyed(fixture: &CommandFixture) -> Result<(), Failed> {
     expect_equal("objects", removed["objects"].as_array().map(Vec::len), Some(5))?;
     fixture.expect_removed()?;
     // Nothing is left to do.
-    let again = fixture.succeed(&arguments)?;
-    expect_equal("HostedCluster", &again["hostedCluster"], &json!("absent"))?;
+    let repeated = fixture.succeed(&arguments)?;
+    expect_equal("HostedCluster", &repeated["hostedCluster"], &json!("absent"))?;
     fixture.expect_removed()
 }
 

@@ -56,8 +56,8 @@ pub(super) async fn remove_others(objects: &ClusterObjects) -> Result<(), Comman
 async fn retain(objects: &ClusterObjects, keep: impl Fn(&str) -> bool) -> Result<(), CommandError> {
     change(objects, |cluster| {
         let finalizers = finalizers_of(cluster);
-        let kept: Vec<_> = finalizers.iter().filter(|it| keep(it)).collect();
-        (kept.len() < finalizers.len()).then(|| json!({ "finalizers": kept }))
+        let remaining: Vec<_> = finalizers.iter().filter(|it| keep(it)).collect();
+        (remaining.len() < finalizers.len()).then(|| json!({ "finalizers": remaining }))
     })
     .await
 }
