@@ -41,7 +41,7 @@ fn start() -> InfraWorkspace {
 }
 
 /// The arguments of a command with the flags that name the owner.
-fn arguments<'a>(workspace: &InfraWorkspace, arguments: &[&'a str]) -> Vec<String> {
+fn arguments(workspace: &InfraWorkspace, arguments: &[&str]) -> Vec<String> {
     let subscription = workspace.variable("AZURE_SUBSCRIPTION_ID");
     let owner =
         ["--name", "harbourcc", "--region", "eastus", "--subscription-id", subscription.as_str()];

@@ -65,7 +65,8 @@ pub(crate) enum CreateCommand {
 pub(crate) async fn run(command: CreateCommand, environment: ProcessEnvironment) -> CommandResult {
     match command {
         CreateCommand::Cluster { platform } => {
-            cluster::run(platform.into_args(), environment).await
+            // The future contains those of all steps, so it does not fit on the stack of the caller.
+            Box::pin(cluster::run(platform.into_args(), environment)).await
         }
         CreateCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
         CreateCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use lanyard_azure::{AssignedPrincipalType, PropagationWait, ResourceTags};
 use lanyard_clock::SharedClock;
@@ -95,10 +96,10 @@ pub(in crate::commands) async fn create_issuer(
     if report.succeeded() {
         let container = IssuerContainerClient {
             issuer: request.issuer,
-            credential: account.credential.clone(),
+            credential: Arc::clone(&account.credential),
             client_options: account.transport.client_options(),
             propagation: PropagationWait {
-                clock: clock.clone(),
+                clock: SharedClock::clone(clock),
                 timeout: run.run.options().retry_timeout,
             },
         };

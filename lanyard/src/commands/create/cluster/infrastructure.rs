@@ -193,12 +193,11 @@ impl NewInfrastructure {
             Some(tenant) => tenant,
             None => account.caller().await?.tenant,
         };
-        let infra_id = match given {
-            Some(infra_id) => infra_id,
-            None => {
-                let context = args.run.journal_context(&account, environment, clock);
-                new_infra_id(&args.cluster.name, context).await?
-            }
+        let infra_id = if let Some(infra_id) = given {
+            infra_id
+        } else {
+            let context = args.run.journal_context(&account, environment, clock);
+            new_infra_id(&args.cluster.name, context).await?
         };
         output::print_stderr(&format!("infrastructure id: {infra_id}"));
         let configuration = args.configuration(&infra_id)?;
