@@ -61,8 +61,8 @@ fn interrupted_creation_is_rolled_back_at_every_request() {
                 }
                 assert_eq!(fixture.resource_ids().await, before, "{number} {position:?}");
                 assert_eq!(fixture.recorded_count().await, 0, "{number} {position:?}");
-                let again = fixture.roll_back().await.unwrap_err();
-                assert_eq!(again, NothingToRollBack::NoInterruptedRun);
+                let second = fixture.roll_back().await.unwrap_err();
+                assert_eq!(second, NothingToRollBack::NoInterruptedRun);
             }
         }
         assert!(rolled_back >= requests, "{rolled_back} of {requests}");

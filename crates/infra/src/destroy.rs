@@ -72,10 +72,10 @@ impl DestroyPlan {
                     depends_on.iter().any(|dependency| removed_by(dependency) == **key)
                 };
                 let removed = ours.iter().filter(|(_, it)| needs(&it.depends_on));
-                let kept = dependents.iter().filter(|(_, depends_on)| needs(depends_on));
+                let remaining = dependents.iter().filter(|(_, depends_on)| needs(depends_on));
                 let first: BTreeSet<_> = removed
                     .map(|(key, _)| removed_by(key))
-                    .chain(kept.map(|(key, _)| (*key).clone()))
+                    .chain(remaining.map(|(key, _)| (*key).clone()))
                     .collect();
                 let after = match &removed_with {
                     Some(container) => vec![container.clone()],

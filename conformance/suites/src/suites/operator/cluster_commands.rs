@@ -34,7 +34,7 @@ struct CommandTrial {
 
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let trial = |name, run| CommandTrial { name, run };
-    let trials: [CommandTrial; 10] = [
+    let trials: [CommandTrial; 11] = [
         // NodePool is installed after this trial.
         trial("missing_node_pool_kind_is_reported_before_the_first_write", missing_node_pool_kind),
         trial("created_cluster_is_accepted_and_a_second_run_changes_nothing", created_twice),
@@ -45,6 +45,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         trial("missing_group_of_the_user_does_not_stop_destroy", missing_group),
         trial("infrastructure_without_a_cluster_is_found_by_its_journal", lost_cluster),
         trial("managed_private_cluster_is_created_from_an_infrastructure_file", managed_cluster),
+        trial("private_cluster_is_created_with_the_subnet_of_its_endpoint", private_cluster),
         trial("destroy_without_a_journal_names_the_import", no_journal),
     ];
     let shared: Arc<Mutex<Option<Arc<CommandFixture>>>> = Arc::default();
@@ -269,6 +270,20 @@ fn managed_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
     let control_plane = &authentication["managedIdentities"]["controlPlane"];
     expect_equal("encoding", &control_plane["disk"]["objectEncoding"], &json!("hex"))?;
     expect_equal("topology", &azure["topology"], &json!("Private"))?;
+    fixture.succeed(&destroy_arguments(&[]))?;
+    fixture.expect_removed()
+}
+
+fn private_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
+    let access = ["--endpoint-access", "PublicAndPrivate"].map(str::to_owned);
+    let create: Vec<_> = create_arguments().into_iter().chain(access).collect();
+    fixture.succeed(&create)?;
+    let cluster = fixture.hosted_cluster()?.ok_or("the HostedCluster does not exist")?;
+    let azure = &cluster.data["spec"]["platform"]["azure"];
+    expect_equal("topology", &azure["topology"], &json!("PublicAndPrivate"))?;
+    let network = azure["vnetID"].as_str().unwrap_or_default();
+    let subnet = &azure["private"]["privateLink"]["natSubnetID"];
+    expect_equal("subnet", subnet, &json!(format!("{network}/subnets/pls-nat-subnet")))?;
     fixture.succeed(&destroy_arguments(&[]))?;
     fixture.expect_removed()
 }
