@@ -99,7 +99,7 @@ impl PlanProblem {
         match self {
             Self::Missing { .. } => "create it, or correct the id",
             Self::NotOurs { .. } => {
-                "choose another name or infrastructure id, or adopt the resource: with `lanyard import azure` for a cluster, otherwise with --import"
+                "choose another name or infrastructure id, or adopt the resource, so that it is changed now and `lanyard destroy` removes it: with `lanyard import azure` for a cluster, otherwise with --import"
             }
         }
     }

@@ -40,7 +40,7 @@ pub enum ResourceError {
         source: Box<OperationError>,
     },
     /// A write of an earlier run does not end.
-    #[error("Azure still changes `{id}` after {}s", waited.as_secs())]
+    #[error("Azure is still changing `{id}` after {}s", waited.as_secs())]
     StillChanging {
         /// The id of the resource.
         id: ArmResourceId,

@@ -21,8 +21,8 @@ Examples:
 
 /// Create and repair the Azure resources of a cluster
 ///
-/// Applies the plan that `lanyard plan azure` shows for the same file. Resources that are as configured are not
-/// written. Run the command again to continue after an interruption, or with --roll-back to undo the interrupted run.
+/// Creates what is missing, changes what differs, and deletes what an earlier run created and the file no longer
+/// contains. `lanyard plan azure` shows these changes. Resources that are as configured are not written. Run the command again to continue after an interruption, or with --roll-back to undo the interrupted run.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

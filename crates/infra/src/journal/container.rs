@@ -114,7 +114,7 @@ impl JournalContainerError {
                 "choose another prefix with --state, or restore the blob from a backup as an append blob"
             }
             Self::TooManyBlocks { .. } => {
-                "write it again with few blocks: `az storage blob download`, then `az storage blob upload --type append --overwrite` with the same file"
+                "stop all other commands, and rewrite the blob: `az storage blob download`, then `az storage blob upload --type append --overwrite` with the same file"
             }
             Self::LeaseLost { .. } => {
                 "run the command again; it continues as soon as no other command holds the lease"
@@ -377,7 +377,7 @@ impl JournalBlob {
             Ok(properties) => properties.metadata().ok().and_then(|mut it| it.remove(HOLDER)),
             Err(_) => None,
         };
-        found.unwrap_or_else(|| "it does not say which one".to_owned())
+        found.unwrap_or_else(|| "the holder is unknown".to_owned())
     }
 
     /// The content of the blob; `None` if it does not exist.

@@ -21,8 +21,8 @@ use crate::settings::ProcessEnvironment;
 pub(in crate::commands) struct StateArgs {
     /// The journal, which records what lanyard created: a directory, or a blob container or a prefix in it, such as
     /// `https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX`
-    /// [default: `$LANYARD_STATE/SUBSCRIPTION/NAME` or `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/NAME`, with the
-    /// infrastructure id of a cluster as the name]
+    /// [default: `$LANYARD_STATE/SUBSCRIPTION/NAME` or `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/NAME`; NAME is the
+    /// infrastructure id of a cluster, otherwise the command and its name, such as `keyvault-harbour-dev`]
     #[arg(long, value_name = "DIR|URL")]
     state: Option<JournalLocation>,
 }

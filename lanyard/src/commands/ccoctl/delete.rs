@@ -20,9 +20,9 @@ use crate::settings::ProcessEnvironment;
 const EXAMPLE: &str = "\
 Examples:
 
-  lanyard ccoctl azure delete --name harbour --region eastus --dry-run \\
+  lanyard ccoctl azure delete --name harbour --dry-run \\
     --subscription-id 11111111-2222-3333-4444-555555555555
-  lanyard ccoctl azure delete --name harbour --region eastus --delete-oidc-resource-group \\
+  lanyard ccoctl azure delete --name harbour --delete-oidc-resource-group \\
     --subscription-id 11111111-2222-3333-4444-555555555555";
 
 /// Remove the token issuer and the managed identities of a cluster

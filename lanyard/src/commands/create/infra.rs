@@ -140,7 +140,7 @@ pub(crate) struct RoleArgs {
     /// Same as --profile hosted-control-planes
     #[arg(long, conflicts_with = "profile")]
     pub(super) assign_custom_hcp_roles: bool,
-    /// The roles and scopes
+    /// The roles and scopes [default: hypershift]
     #[arg(long, value_enum, value_name = "PROFILE")]
     profile: Option<RoleProfileName>,
     /// The resource group of the public DNS zone

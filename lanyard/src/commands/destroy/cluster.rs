@@ -42,6 +42,8 @@ const PRIVATE_GRACE_PERIOD: Duration = Duration::from_mins(20);
 /// operator has removed its own finalizers. Then removes the infrastructure and the role assignments that the journal
 /// records, the Secrets of the cluster, and at last the finalizer.
 ///
+/// The managed identities, the token issuer and the DNS zone stay: `lanyard destroy iam|oidc|dns azure` removes them.
+///
 /// Run the command again to continue after an interruption. If the HostedCluster does not exist any more, give
 /// --infra-id. Resources of the user stay.
 #[derive(Debug, clap::Args)]
@@ -59,7 +61,8 @@ pub(crate) struct Args {
     /// How long HyperShift's operator may take; 20m for clusters with a private link, unless another time is given
     #[arg(long, default_value = "10m", value_name = "DURATION")]
     cluster_grace_period: GoDuration,
-    /// After the grace period, remove the finalizers of HyperShift and Cluster API, and continue
+    /// After the grace period, remove the finalizers of HyperShift and Cluster API, and continue. Machines, disks and
+    /// load balancers outside of the removed resource groups stay then
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     force: GoBool,
     /// Let HyperShift's operator remove the load balancers and disks that the cluster created

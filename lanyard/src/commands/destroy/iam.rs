@@ -19,7 +19,8 @@ Example:
 ///
 /// Removes the managed identities and federated credentials that the journal records as created or imported.
 /// Their role assignments belong to the infrastructure: remove them first with `lanyard destroy infra azure`.
-/// The resource group is removed only if lanyard created it and nothing else is in it.
+/// The resource group is removed only if lanyard created it. If it then contains anything else, the command ends with
+/// an error before the first deletion.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

@@ -18,7 +18,8 @@ Example:
 /// Removes the resources of the stack `infra` that the journal records as created or imported, in reverse order.
 /// Resources of the user stay: a resource group that existed before is never deleted, nor are existing networks.
 ///
-/// A resource group that also contains resources of others is kept with them, unless --include-unrecorded is given.
+/// If a resource group to remove contains resources that neither the journal nor a tag of the cluster records, the
+/// command ends with an error before the first deletion. --include-unrecorded deletes them with the group.
 /// Machines, disks and addresses of the cluster's own controllers are removed with the group; they have a tag with
 /// the infrastructure id. Run the command again to continue after an interruption.
 #[derive(Debug, clap::Args)]

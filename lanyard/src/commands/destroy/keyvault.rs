@@ -17,8 +17,8 @@ Example:
 
 /// Remove a Key Vault that lanyard created from Azure
 ///
-/// Azure keeps the deleted vault with its content for its retention time. `lanyard create keyvault azure --recover`
-/// restores it.
+/// Everything in the vault is deleted with it, also what other tools stored. Azure keeps the deleted vault and its name
+/// for the retention time of the vault. `lanyard create keyvault azure --recover` restores it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

@@ -33,7 +33,9 @@ pub(super) struct ClusterFlags {
     /// [default: from --infra-json]
     #[arg(long, required_unless_present = "infra_json", value_name = "DOMAIN")]
     pub(super) base_domain: Option<BaseDomain>,
-    /// The infrastructure id, a part of the names of all resources [default: the name with five random characters]
+    /// The infrastructure id, a part of the names of all resources. Required if `LANYARD_STATE` is a container, or if
+    /// a journal records an infrastructure for the name
+    /// [default: that of the HostedCluster, otherwise the name with five random characters]
     #[arg(long, value_name = "ID")]
     pub(super) infra_id: Option<InfraId>,
     /// The image of the OpenShift release
