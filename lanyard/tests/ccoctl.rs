@@ -344,6 +344,20 @@ fn delete_without_the_group_removes_the_storage_account_and_the_identities() {
 }
 
 #[test]
+fn identities_of_the_same_name_in_another_group_stay() {
+    let workspace = start();
+    workspace.succeed_json(&create_all(&workspace, &[]));
+    let delete = ["delete", "--oidc-resource-group-name", "elsewhere"];
+    let before = workspace.resource_ids();
+    let (code, error) = workspace.run(&arguments(&workspace, &delete));
+    assert_eq!(code, Some(0), "{error}");
+    let is_identity = |id: &&String| id.contains("/userassignedidentities/");
+    let identities =
+        |ids: &std::collections::BTreeSet<String>| ids.iter().filter(is_identity).count();
+    assert_eq!(identities(&workspace.resource_ids()), identities(&before));
+}
+
+#[test]
 fn group_without_the_tag_is_not_removed() {
     let workspace = start();
     let group = "/resourceGroups/harbourcc-oidc?api-version=2021-04-01";

@@ -74,7 +74,7 @@ fn read_error(what: &'static str) -> impl Fn(AzureCallError) -> CcoctlRemovalErr
 }
 
 impl CcoctlRemoval {
-    /// Finds the resources to remove: tagged identities with their role assignments, custom roles with the owner's
+    /// Finds the resources to remove: tagged identities of the group with their role assignments, custom roles with the owner's
     /// description and their assignments, and the storage account with the assignments at it, or the group.
     /// Resources below them that the journal `recorded` are included. Sends GET requests only.
     ///
@@ -95,7 +95,8 @@ impl CcoctlRemoval {
         let mut owners = AssignmentOwners::default();
         for id in self.tagged_resources(arm).await? {
             let kind = id.resource_type().unwrap_or_default();
-            if kind.eq_ignore_ascii_case(ManagedIdentityBody::RESOURCE_TYPE) {
+            if kind.eq_ignore_ascii_case(ManagedIdentityBody::RESOURCE_TYPE) && group.contains(&id)
+            {
                 let identity = read_identity(arm, &id).await?;
                 let key = found.add("identity", &id, &below_group(&id));
                 if let Some(identity) = identity {

@@ -27,7 +27,8 @@ pub fn kms_resources(parameters: &KmsParameters) -> Vec<DesiredResource> {
     let text = format!("{prefix}-kms-{scope}").to_ascii_lowercase();
     let name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, text.as_bytes());
     vec![DesiredResource {
-        key: ResourceKey::new("role/encryption-key"),
+        // A role at another key is another resource: clusters may still use the earlier key.
+        key: ResourceKey::new(format!("role/encryption-key{scope}").to_ascii_lowercase()),
         stack: ResourceStack::Kms,
         id: RoleAssignmentBody::id(scope, name),
         definition: ResourceDefinition::RoleAssignment {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::plan::{Plan, ResourceChange};
 use crate::preflight::PreflightFinding;
+use crate::quotas::readable;
 use crate::resource::{DesiredResource, ResourceDefinition};
 use crate::resource_graph::ResourceGraph;
 
@@ -30,7 +31,8 @@ struct NameAvailability {
 ///
 /// # Errors
 ///
-/// The error of a request that failed; a missing permission to check names is no error.
+/// The error of a request that failed. A missing permission to check names is no error, nor is a provider that is not
+/// registered, which has a finding of its own.
 pub async fn check_names(
     arm: &ArmClient,
     subscription: &SubscriptionId,
@@ -44,10 +46,8 @@ pub async fn check_names(
         let scope = ArmResourceId::subscription_scope(subscription);
         let path = format!("{scope}/providers/{namespace}/checkNameAvailability");
         let body = json!({ "name": resource.id.name(), "type": resource.id.resource_type() });
-        let reply = match arm.send(&ArmRequest::post(path, api_version, Some(body))).await {
-            Err(AzureCallError::Forbidden { .. }) => continue,
-            reply => reply?,
-        };
+        let reply = readable(arm.send(&ArmRequest::post(path, api_version, Some(body))).await)?;
+        let Some(reply) = reply else { continue };
         let availability = serde_json::from_value::<NameAvailability>(reply.body);
         let Some(taken) = availability.ok().filter(|it| !it.name_available) else { continue };
         let is_deleted = find_deleted_vault(arm, subscription, resource).await?;

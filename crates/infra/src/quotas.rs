@@ -183,7 +183,7 @@ async fn read_usages(
 
 /// `None` instead of the error that a limit cannot be read: no permission, or the resource provider is not
 /// registered. Both are findings of other checks.
-fn readable<T>(reply: Result<T, AzureCallError>) -> Result<Option<T>, AzureCallError> {
+pub(crate) fn readable<T>(reply: Result<T, AzureCallError>) -> Result<Option<T>, AzureCallError> {
     match reply {
         Err(error) if matches!(error.status(), Some(403 | 404 | 409)) => Ok(None),
         reply => reply.map(Some),

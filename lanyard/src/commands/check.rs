@@ -82,7 +82,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let missing: BTreeSet<_> = missing.into_iter().map(|it| it.action).collect();
     let graph = missing_graph_permissions(&account.graph_caller().await?);
     let commands = needed.into_iter().map(|(command, actions)| {
-        let uses_graph = command.contains("identities");
+        let uses_graph = command.starts_with("create identities");
         CommandPermissions {
             command: command.to_owned(),
             missing_actions: actions.intersection(&missing).cloned().collect(),

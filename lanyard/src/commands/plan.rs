@@ -28,7 +28,7 @@ The configuration file:
     assignIdentityRoles: true
     dnsZoneResourceGroupName: dns
 
-Further fields have the names of the flags of `create infra azure` and `create iam azure`.
+The page "Create the infrastructure of a cluster" lists all fields with their flags.
 
 Example:
 

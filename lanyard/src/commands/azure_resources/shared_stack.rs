@@ -95,7 +95,7 @@ impl<'a> SharedStack<'a> {
             graph,
             is_complete: true,
             tags: self.tags(&identifiers),
-            keeps_superseded: self.is_ccoctl(),
+            keeps_superseded: matches!(self.stack, ResourceStack::Ccoctl | ResourceStack::Kms),
         })
     }
 

@@ -3,18 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lanyard_azure::{ArmBody as _, CallerIdentity, ResourceGroupBody, ResourceTags, VaultBody};
+use lanyard_azure::{
+    ArmBody as _, CallerIdentity, ResourceGroupBody, ResourceTags, VaultBody, VaultKeyBody,
+};
 use lanyard_federation::{
     IdentityPlanSettings, IdentityRequest, RoleScopeGroups, SecretReference, plan_identities,
 };
 use lanyard_infra::{
     AksParameters, CcoctlOwner, ClusterIdentifiers, ComponentIdentityParameters,
     DataPlaneParameters, DesiredResource, DnsParameters, EarlierNames, IamParameters,
-    InfraParameters, KeyvaultParameters, OidcParameters, PrincipalReference, RoleIdentity,
-    RoleNames, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation, aks_resources,
-    command_actions, component_identity_resources, data_plane_resources, dns_resources,
-    iam_resources, infra_resources, keyvault_resources, oidc_resources, removal_actions,
-    role_resources, workload_identities,
+    InfraParameters, KeyvaultParameters, KmsParameters, OidcParameters, PrincipalReference,
+    RoleIdentity, RoleNames, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation,
+    aks_resources, command_actions, component_identity_resources, data_plane_resources,
+    dns_resources, iam_resources, infra_resources, keyvault_resources, kms_resources,
+    oidc_resources, removal_actions, role_resources, workload_identities,
 };
 use lanyard_vocabulary::SubscriptionId;
 
@@ -39,6 +41,7 @@ pub(super) fn needed_actions(
         ("create oidc azure", created(&oidc_resources(&example.oidc()?))),
         ("create keyvault azure", created(&keyvault_resources(&example.keyvault(caller)?))),
         ("create identities azure", created(&example.data_plane()?)),
+        ("create identities azure --enable-kms", example.kms_actions()?),
         ("create aks azure", created(&aks_resources(&example.aks()))),
         ("create dns azure", created(&dns_resources(&example.dns()))),
         ("create cluster azure", created(&infra)),
@@ -146,6 +149,27 @@ impl Example<'_> {
             issuer: "https://example.com".to_owned(),
         };
         data_plane_resources(&parameters).map_err(|error| invalid(&error))
+    }
+
+    /// The actions for the workers' identities, for the key and for the role at it.
+    fn kms_actions(&self) -> Result<BTreeSet<String>, CommandError> {
+        let group = ResourceGroupBody::id(self.subscription, NAME);
+        let vault = group.provider_resource(VaultBody::RESOURCE_TYPE, NAME);
+        let key = VaultKeyBody::id(&vault, &parse(NAME)?);
+        let PrincipalReference::ObjectId(principal) = self.principal else {
+            return Err(CommandError::unavailable("the example cluster has no principal"));
+        };
+        let parameters = KmsParameters {
+            subscription: self.subscription.clone(),
+            prefix: NAME.to_owned(),
+            scope: key.clone(),
+            principal,
+        };
+        let kind = key.resource_type().unwrap_or_default();
+        let mut actions = command_actions(&self.data_plane()?);
+        actions.extend(command_actions(&kms_resources(&parameters)));
+        actions.extend(["read", "write"].map(|verb| format!("{kind}/{verb}")));
+        Ok(actions)
     }
 
     fn component_identities(&self) -> Result<Vec<DesiredResource>, CommandError> {

@@ -42,7 +42,8 @@ Example:
 /// of clusters.
 ///
 /// What exists stays as it is; identities that HyperShift's scripts created are used. The signed-in identity
-/// needs Key Vault Administrator at the vault and the Graph permission Application.ReadWrite.OwnedBy.
+/// needs Key Vault Administrator at the vault and the Graph permission Application.ReadWrite.OwnedBy; with --enable-kms
+/// also Key Vault Contributor and Role Based Access Control Administrator there.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

@@ -19,6 +19,7 @@ use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::CommandError;
+use crate::output;
 use crate::settings::ProcessEnvironment;
 
 /// The flags of the KMS identity.
@@ -108,9 +109,14 @@ pub(super) async fn find_or_create_key(
 ) -> Result<EncryptionKey, CommandError> {
     let (arm, subscription) = (&account.arm, &account.subscription);
     let found = find_or_create_encryption_key(arm, subscription, key).await;
-    found.map_err(|error| {
+    let found = found.map_err(|error| {
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
-    })
+    })?;
+    if found.is_new {
+        let id = &found.id;
+        output::print_stderr(&format!("created the key {id}, which `destroy` keeps"));
+    }
+    Ok(found)
 }
 
 impl KmsIdentity<'_> {
@@ -137,7 +143,7 @@ impl KmsIdentity<'_> {
         let Some((target, report)) = applied else { return Ok(None) };
         let role = RunSummary::new(&report, &target.graph, self.account.arm.lowest_headroom());
         if !report.succeeded() {
-            crate::output::print_stderr(&role.to_text());
+            output::print_stderr(&role.to_text());
             return Ok(None);
         }
         Ok(Some(KmsResult {

@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::access::{authorize_call, json_body, json_reply, subscription_scope};
+use super::super::providers::require_registered;
 use super::super::resource_type::{NameEdge, NamingRule};
 use super::invalid_vault_reply;
 use crate::operation_context::OperationContext;
@@ -41,6 +42,7 @@ pub(super) fn check_vault_name(
         "Microsoft.KeyVault/checkNameAvailability/read",
         &subscription_scope(call)?,
     )?;
+    require_registered(call, "Microsoft.KeyVault")?;
     let name = requested_name(call)?;
     let host = call.endpoint.cloud.vault_host_of_text(&name);
     let vaults = &call.azure().vaults;

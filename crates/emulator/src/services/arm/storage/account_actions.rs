@@ -8,6 +8,7 @@ use super::super::access::{
     authorize_call, empty_reply, json_body, json_reply, subscription_scope,
 };
 use super::super::error::bad_request;
+use super::super::providers::require_registered;
 use super::ACCOUNT;
 use super::accounts::{account_scope, blob_host, find_account, key_error_reply};
 use crate::operation_context::OperationContext;
@@ -22,6 +23,7 @@ pub(super) fn check_name_availability(
 ) -> Result<ServiceReply, ServiceReply> {
     let scope = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Storage/checkNameAvailability/read", &scope)?;
+    require_registered(call, "Microsoft.Storage")?;
     let body = json_body(call)?;
     let Some(name) = body.get("name").and_then(Value::as_str) else {
         return Err(bad_request("InvalidRequestContent", "The body has no `name`."));
