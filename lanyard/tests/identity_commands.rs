@@ -220,7 +220,7 @@ fn key_that_cannot_be_used_is_named_before_the_first_write() {
     workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
     let position = workspace.request_count();
     for (key, expected) in [
-        ("https://dev-credentials.vault.azure.net/secrets/k", "does not have the form"),
+        ("https://dev-credentials.vault.azure.net/secrets/k", "the path is not /keys/NAME/VERSION"),
         ("https://dev-credentials.managedhsm.azure.net/keys/k/1", "is a key of a managed HSM"),
         ("https://nowhere.vault.azure.net/keys/k", "the subscription has no vault `nowhere`"),
         ("https://dev-credentials.vault.azure.net/keys/k/1", "has no version `1`"),
