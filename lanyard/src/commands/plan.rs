@@ -28,7 +28,7 @@ The configuration file:
     assignIdentityRoles: true
     dnsZoneResourceGroupName: dns
 
-The page "Create the infrastructure of a cluster" lists all fields with their flags.
+The how-to page `Create the infrastructure of a cluster` lists all fields with their flags.
 
 Example:
 
