@@ -80,9 +80,6 @@ pub struct SubnetProperties {
     /// The network security group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_security_group: Option<ResourceReference>,
-    /// `Disabled` for a subnet with the NAT addresses of a private link service. Azure's default is `Enabled`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub private_link_service_network_policies: Option<String>,
 }
 
 impl ArmBody for VirtualNetworkBody {
@@ -119,23 +116,8 @@ impl SubnetBody {
     ) -> Self {
         let address_prefix = Some(address_prefix.into());
         let network_security_group = security_group.map(ResourceReference::from);
-        let properties = SubnetProperties {
-            address_prefix,
-            network_security_group,
-            private_link_service_network_policies: None,
-        };
+        let properties = SubnetProperties { address_prefix, network_security_group };
         Self { id: None, name: name.into(), properties }
-    }
-
-    /// A subnet with the NAT addresses of a private link service. Azure creates such a service only if the subnet
-    /// has no network policies for it.
-    pub fn for_private_link_service(
-        name: impl Into<String>,
-        address_prefix: impl Into<String>,
-    ) -> Self {
-        let mut subnet = Self::new(name, address_prefix, None);
-        subnet.properties.private_link_service_network_policies = Some("Disabled".to_owned());
-        subnet
     }
 }
 
@@ -369,16 +351,6 @@ mod tests {
                 "properties": {
                     "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] },
                     "subnets": [subnet_json],
-                },
-            }),
-        );
-        assert_body(
-            &SubnetBody::for_private_link_service("nat", "10.0.1.0/24"),
-            json!({
-                "name": "nat",
-                "properties": {
-                    "addressPrefix": "10.0.1.0/24",
-                    "privateLinkServiceNetworkPolicies": "Disabled",
                 },
             }),
         );

@@ -3,7 +3,7 @@
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
-use crate::infra_graph::{InfraParameters, NatSubnet};
+use crate::infra_graph::InfraParameters;
 use crate::live_state::LiveState;
 use crate::preflight::PreflightFinding;
 use crate::resource::ResourceKey;
@@ -20,7 +20,7 @@ const SUBNET_TYPE: &str = "Microsoft.Network/virtualNetworks/subnets";
 pub fn check_network_ids(parameters: &InfraParameters) -> Vec<PreflightFinding> {
     let mut findings = Vec::new();
     let subscription = parameters.subscription.as_str();
-    if let Some(NatSubnet::Existing(id)) = &parameters.nat_subnet {
+    if let Some(id) = &parameters.nat_subnet {
         findings.extend(check_type("--endpoint-access-private-nat-subnet-id", id, SUBNET_TYPE));
     }
     let mut check = |flag: &str, id: &ArmResourceId, resource_type: &str| {
@@ -90,17 +90,8 @@ pub fn check_live_network(
     if let (Some(id), Some(group)) = (&parameters.security_group, body("nsg")) {
         findings.extend(check_region(&parameters.location, id, group));
     }
-    match &parameters.nat_subnet {
-        Some(NatSubnet::Existing(id)) => {
-            findings.extend(body("nat-subnet").into_iter().flat_map(|it| check_nat_subnet(id, it)));
-        }
-        Some(NatSubnet::Created) => findings.push(PreflightFinding::warning(
-            PRIVATE_LINK_CHECK,
-            "the subnet of the private link service is created in the network of the cluster; Azure requires it in that of the management cluster's load balancer"
-                .to_owned(),
-            "if the management cluster has another network, name a subnet there with --endpoint-access-private-nat-subnet-id",
-        )),
-        None => {}
+    if let (Some(id), Some(subnet)) = (&parameters.nat_subnet, body("nat-subnet")) {
+        findings.extend(check_nat_subnet(id, subnet));
     }
     if let Some(nodes) = nodes {
         let range = match (&parameters.network, body("subnet")) {
@@ -251,7 +242,7 @@ mod tests {
         let vnet = format!("{GROUP}/virtualNetworks/v");
         let subnet = format!("{vnet}/subnets/nodes");
         let check = |nat_subnet: &str| {
-            let nat_subnet = Some(NatSubnet::Existing(nat_subnet.parse().unwrap()));
+            let nat_subnet = Some(nat_subnet.parse().unwrap());
             check_network_ids(&InfraParameters { nat_subnet, ..parameters(&vnet, &subnet, None) })
         };
         assert_eq!(check(&subnet.replace("/s/", "/management/")), []);
@@ -264,7 +255,7 @@ mod tests {
         let subnet = format!("{vnet}/subnets/nat");
         let check = |properties: Value| {
             let id: ArmResourceId = subnet.parse().unwrap();
-            let nat_subnet = Some(NatSubnet::Existing(id.clone()));
+            let nat_subnet = Some(id.clone());
             let parameters =
                 InfraParameters { network: None, nat_subnet, ..parameters(&vnet, &subnet, None) };
             let mut live = LiveState::default();

@@ -10,11 +10,10 @@ use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 use crate::cluster_identifiers::ClusterIdentifiers;
 use crate::journal::RecordedState;
 use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, ResourceStack};
-use crate::resource_names::{ClusterResourceNames, NAT_SUBNET_NAME, SUBNET_NAME};
+use crate::resource_names::{ClusterResourceNames, SUBNET_NAME};
 
 const VNET_RANGE: &str = "10.0.0.0/16";
 pub(crate) const SUBNET_RANGE: &str = "10.0.0.0/24";
-const NAT_SUBNET_RANGE: &str = "10.0.1.0/24";
 
 /// The parameters of a cluster's infrastructure.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +34,9 @@ pub struct InfraParameters {
     pub security_group: Option<ArmResourceId>,
     /// The existing virtual network and its subnet; `None` creates both.
     pub network: Option<ExistingNetwork>,
-    /// The subnet for the private link service of the API server; `None` for a public endpoint only.
-    pub nat_subnet: Option<NatSubnet>,
+    /// The existing subnet with the NAT addresses of the private link service, through which worker nodes reach a
+    /// private API server; `None` for a public endpoint only. It is in the virtual network of the management cluster.
+    pub nat_subnet: Option<ArmResourceId>,
     /// The names that differ from today's.
     pub earlier_names: EarlierNames,
 }
@@ -76,16 +76,6 @@ pub struct ExistingNetwork {
     pub subnet: Option<ArmResourceId>,
 }
 
-/// The subnet with the NAT addresses of the private link service, through which worker nodes reach a private API
-/// server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NatSubnet {
-    /// A second subnet of the virtual network that is created.
-    Created,
-    /// A subnet of the user, usually in the virtual network of the management cluster.
-    Existing(ArmResourceId),
-}
-
 /// The ids of a cluster's infrastructure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InfraIds {
@@ -101,8 +91,6 @@ pub struct InfraIds {
     pub vnet: ArmResourceId,
     /// The subnet of the nodes; `None` if the user named a network without a subnet.
     pub subnet: Option<ArmResourceId>,
-    /// The subnet for the private link service of the API server.
-    pub nat_subnet: Option<ArmResourceId>,
     /// The private DNS zone.
     pub private_zone: ArmResourceId,
     /// The link of the private DNS zone to the virtual network.
@@ -145,10 +133,6 @@ impl InfraIds {
             Some(network) => network.subnet.clone(),
             None => Some(vnet.child("subnets", SUBNET_NAME)),
         };
-        let nat_subnet = parameters.nat_subnet.as_ref().map(|nat_subnet| match nat_subnet {
-            NatSubnet::Created => vnet.child("subnets", NAT_SUBNET_NAME),
-            NatSubnet::Existing(id) => id.clone(),
-        });
         let zone = earlier
             .private_zone
             .clone()
@@ -164,7 +148,6 @@ impl InfraIds {
             security_group,
             vnet,
             subnet,
-            nat_subnet,
             private_zone,
         }
     }
@@ -210,16 +193,12 @@ pub fn infra_resources(parameters: &InfraParameters) -> Vec<DesiredResource> {
             resources.push(existing::<VirtualNetworkBody>("subnet", subnet));
         }
     } else {
-        let mut subnets =
-            vec![SubnetBody::new(SUBNET_NAME, SUBNET_RANGE, Some(ids.security_group.clone()))];
-        if let Some(NatSubnet::Created) = parameters.nat_subnet {
-            subnets.push(SubnetBody::for_private_link_service(NAT_SUBNET_NAME, NAT_SUBNET_RANGE));
-        }
-        let body = VirtualNetworkBody::new(location, no_tags(), VNET_RANGE, subnets);
+        let subnet = SubnetBody::new(SUBNET_NAME, SUBNET_RANGE, Some(ids.security_group.clone()));
+        let body = VirtualNetworkBody::new(location, no_tags(), VNET_RANGE, vec![subnet]);
         let needs = vec![group_key(&ids.vnet_group), ResourceKey::new("nsg")];
         resources.push(desired("vnet", &ids.vnet, &body, needs));
     }
-    if let Some(NatSubnet::Existing(id)) = &parameters.nat_subnet {
+    if let Some(id) = &parameters.nat_subnet {
         resources.push(existing::<VirtualNetworkBody>("nat-subnet", id));
     }
     let main = || vec![ResourceKey::new("group")];
@@ -335,32 +314,18 @@ mod tests {
     }
 
     #[test]
-    fn private_topology_adds_a_subnet_without_policies_to_a_created_network() {
-        let private = InfraParameters { nat_subnet: Some(NatSubnet::Created), ..parameters() };
-        let resources = infra_resources(&private);
-        let vnet = resources.iter().find(|it| it.key.as_str() == "vnet").unwrap();
-        let ResourceDefinition::Arm { body, .. } = &vnet.definition else {
-            panic!("it is written")
-        };
-        let subnets = body["properties"]["subnets"].as_array().unwrap();
-        assert_eq!(subnets.len(), 2);
-        assert_eq!(subnets[1]["properties"]["privateLinkServiceNetworkPolicies"], "Disabled");
-        let ids = InfraIds::new(&private);
-        assert_eq!(ids.nat_subnet.unwrap().name(), subnets[1]["name"]);
-    }
-
-    #[test]
     fn nat_subnet_of_the_user_is_only_read() {
         let id: ArmResourceId =
             "/subscriptions/m/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/nat"
                 .parse()
                 .unwrap();
-        let nat_subnet = Some(NatSubnet::Existing(id.clone()));
-        let private = InfraParameters { nat_subnet, ..parameters() };
-        assert_eq!(InfraIds::new(&private).nat_subnet, Some(id));
-        let resources = infra_resources(&private);
-        let subnet = resources.iter().find(|it| it.key.as_str() == "nat-subnet").unwrap();
+        let private = InfraParameters { nat_subnet: Some(id.clone()), ..parameters() };
+        let mut resources = infra_resources(&private);
+        let position = resources.iter().position(|it| it.key.as_str() == "nat-subnet").unwrap();
+        let subnet = resources.remove(position);
+        assert_eq!(subnet.id, id);
         assert!(matches!(subnet.definition, ResourceDefinition::Existing { .. }));
+        assert_eq!(resources, infra_resources(&parameters()));
     }
 
     #[test]

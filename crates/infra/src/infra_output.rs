@@ -23,8 +23,8 @@ pub enum ClusterIdentities {
 
 /// The infrastructure output as YAML with sorted keys, as HyperShift writes it.
 ///
-/// `bootImageID` is always empty: HyperShift no longer uploads boot images, but keeps the field. `natSubnetID` is a
-/// field of HyperShift's output that its code never sets.
+/// `bootImageID` is always empty: HyperShift no longer uploads boot images, but keeps the field. `natSubnetID` is
+/// the named subnet; HyperShift's code never sets this field.
 pub fn infra_output(
     parameters: &InfraParameters,
     public_zone: &ArmResourceId,
@@ -57,7 +57,7 @@ fn infra_document(
         "vnetID": ids.vnet.as_str(),
         "workloadIdentities": null,
     });
-    if let Some(subnet) = &ids.nat_subnet {
+    if let Some(subnet) = &parameters.nat_subnet {
         document["natSubnetID"] = subnet.as_str().into();
     }
     match identities {
@@ -122,14 +122,11 @@ mod tests {
 
     #[test]
     fn output_of_a_private_topology_names_the_nat_subnet() {
-        let nat_subnet = Some(crate::infra_graph::NatSubnet::Created);
-        let private = InfraParameters { nat_subnet, ..parameters() };
+        let subnet = "/subscriptions/m/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/nat";
+        let private = InfraParameters { nat_subnet: subnet.parse().ok(), ..parameters() };
         let text = infra_output(&private, &ZONE.parse().unwrap(), None);
         let line = text.lines().find(|line| line.starts_with("natSubnetID: ")).unwrap();
-        assert!(
-            line.ends_with("/virtualNetworks/harbour-harbour-x/subnets/pls-nat-subnet"),
-            "{line}"
-        );
+        assert_eq!(line, format!("natSubnetID: {subnet}"));
         assert!(!infra_output(&parameters(), &ZONE.parse().unwrap(), None).contains("natSubnetID"));
     }
 

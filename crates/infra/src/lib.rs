@@ -97,9 +97,7 @@ pub use identity_files::{
     IdentityFileError, IdentityVault, LintNote, WorkloadIdentities,
 };
 pub use import::{ImportResult, ImportedResource, find_earlier_names, import_resources};
-pub use infra_graph::{
-    EarlierNames, ExistingNetwork, InfraIds, InfraParameters, NatSubnet, infra_resources,
-};
+pub use infra_graph::{EarlierNames, ExistingNetwork, InfraIds, InfraParameters, infra_resources};
 pub use infra_output::{ClusterIdentities, infra_output};
 pub use infra_output_file::InfraOutput;
 pub use interrupted_writes::wait_for_interrupted_writes;
@@ -131,7 +129,7 @@ pub use resource::{
     TagSupport,
 };
 pub use resource_graph::{ResourceGraph, ResourceGraphError};
-pub use resource_names::{ClusterResourceNames, NAT_SUBNET_NAME, SUBNET_NAME};
+pub use resource_names::{ClusterResourceNames, SUBNET_NAME};
 pub use resource_write::ResourceError;
 pub use role_assignments::{
     AssignmentScope, AssignmentScopeIds, DEFAULT_ROLE_ASSIGNMENT_LIMIT, GroupScope,

@@ -7,10 +7,6 @@ use crate::cluster_identifiers::ClusterIdentifiers;
 /// The name of the subnet that is created with a virtual network.
 pub const SUBNET_NAME: &str = "default";
 
-/// The name of the subnet for private link services that is created with a virtual network. HyperShift's
-/// documentation creates it by hand, with this name.
-pub const NAT_SUBNET_NAME: &str = "pls-nat-subnet";
-
 /// The names of the resources of one cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterResourceNames<'a> {
@@ -147,7 +143,6 @@ mod tests {
                 VIRTUAL_NETWORK.check(&names.vnet()),
                 VIRTUAL_NETWORK_LINK.check(&names.vnet()),
                 SUBNET.check(SUBNET_NAME),
-                SUBNET.check(NAT_SUBNET_NAME),
                 SECURITY_GROUP.check(&names.security_group()),
                 PUBLIC_IP.check(&names.load_balancer()),
                 LOAD_BALANCER.check(&names.load_balancer()),

@@ -113,15 +113,11 @@ impl HostedClusterParameters {
             "vnetID": infra.vnet.as_str(),
         });
         if let Some(link) = &self.private_link {
-            let mut private_link = Map::new();
-            if let Some(subnet) = &link.nat_subnet {
-                private_link.insert("natSubnetID".to_owned(), subnet.as_str().into());
-            }
+            let mut private_link = json!({ "natSubnetID": link.nat_subnet.as_str() });
             if !link.additional_subscriptions.is_empty() {
                 let subscriptions: Vec<_> =
                     link.additional_subscriptions.iter().map(SubscriptionId::as_str).collect();
-                private_link
-                    .insert("additionalAllowedSubscriptions".to_owned(), json!(subscriptions));
+                private_link["additionalAllowedSubscriptions"] = json!(subscriptions);
             }
             platform["private"] = json!({ "type": "PrivateLink", "privateLink": private_link });
             platform["topology"] = options.endpoint_access.as_str().into();

@@ -32,10 +32,10 @@ pub(super) enum CompleteIdentities {
     Workload(WorkloadIdentities),
 }
 
-/// The private link of a cluster; has at least one property.
+/// The private link of a cluster.
 #[derive(Debug, Clone)]
 pub(super) struct PrivateLink {
-    pub(super) nat_subnet: Option<ArmResourceId>,
+    pub(super) nat_subnet: ArmResourceId,
     pub(super) additional_subscriptions: Vec<SubscriptionId>,
 }
 
@@ -342,11 +342,11 @@ fn private_link(
     let private = &options.private_access;
     let nat_subnet = private.nat_subnet.clone().or_else(|| infra.nat_subnet.clone());
     let additional_subscriptions = private.additional_subscriptions.clone();
-    if nat_subnet.is_none() && additional_subscriptions.is_empty() {
+    if nat_subnet.is_none() {
         problems.add(
             NAT_SUBNET,
             format!(
-                "is missing; {ENDPOINT_ACCESS} {} needs a subnet without private link service network policies",
+                "is missing; {ENDPOINT_ACCESS} {} needs a subnet in the virtual network of the management cluster, with network policies for private link services disabled",
                 options.endpoint_access
             ),
         );
@@ -359,7 +359,7 @@ fn private_link(
             "has no `controlPlaneOperator`, which creates the private link; create it with `lanyard create iam azure`",
         );
     }
-    Some(PrivateLink { nat_subnet, additional_subscriptions })
+    Some(PrivateLink { nat_subnet: nat_subnet?, additional_subscriptions })
 }
 
 fn encryption(

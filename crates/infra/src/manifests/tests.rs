@@ -362,7 +362,7 @@ type OptionsChange = fn(&mut ClusterOptions);
 
 #[test]
 fn flags_that_do_not_fit_together_are_named() {
-    let cases: [(&str, OptionsChange); 15] = [
+    let cases: [(&str, OptionsChange); 16] = [
         ("--infra-id", |it| it.infra_id = "other".parse().ok()),
         ("--base-domain", |it| it.base_domain = "other.example.com".parse().ok()),
         ("--location", |it| it.location = Some("westus".to_owned())),
@@ -372,6 +372,10 @@ fn flags_that_do_not_fit_together_are_named() {
         ("--external-dns-domain", |it| it.external_dns_domain = "example.com".parse().ok()),
         ("--endpoint-access-private-nat-subnet-id", |it| {
             it.endpoint_access = EndpointAccess::Private;
+        }),
+        ("--endpoint-access-private-nat-subnet-id", |it| {
+            it.endpoint_access = EndpointAccess::PublicAndPrivate;
+            it.private_access.additional_subscriptions = vec![client_id(50).parse().unwrap()];
         }),
         ("--endpoint-access-private-nat-subnet-id", |it| {
             it.private_access.nat_subnet =
@@ -440,7 +444,8 @@ fn private_cluster_needs_the_identity_of_the_control_plane_operator() {
     identities.0.remove(&lanyard_vocabulary::Component::ControlPlaneOperator);
     let private = changed(|options| {
         options.endpoint_access = EndpointAccess::Private;
-        options.private_access.additional_subscriptions = vec![client_id(50).parse().unwrap()];
+        options.private_access.nat_subnet =
+            network_id("hub", "virtualNetworks/hub/subnets/nat").parse().ok();
     });
     let problems = problems_of(private, ClusterIdentities::Workload(identities));
     assert_eq!(problems, ["--workload-identities-file"]);

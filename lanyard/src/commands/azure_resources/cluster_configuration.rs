@@ -9,7 +9,7 @@ use lanyard_infra::azure_name_rules::RESOURCE_GROUP;
 use lanyard_infra::manifests::EndpointAccess;
 use lanyard_infra::{
     BaseDomain, ClusterIdentifiers, EarlierNames, ExistingNetwork, IamParameters, InfraParameters,
-    NatSubnet, RoleProfile,
+    RoleProfile,
 };
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
 use serde::Deserialize;
@@ -116,7 +116,7 @@ pub(in crate::commands) struct InfraConfiguration {
     group_tags: ResourceTags,
     security_group: Option<ArmResourceId>,
     network: Option<ExistingNetwork>,
-    nat_subnet: Option<NatSubnet>,
+    nat_subnet: Option<ArmResourceId>,
     pub(in crate::commands) public_zone: Option<ArmResourceId>,
     pub(in crate::commands) identities: IdentitySource,
     pub(in crate::commands) roles: Option<RoleConfiguration>,
@@ -246,31 +246,24 @@ impl RawInfra {
         })
     }
 
-    /// The subnet of the private link service. A network of the user is not changed, so it needs one of the user.
-    fn nat_subnet(&self, problems: &mut ProblemList) -> Option<NatSubnet> {
+    /// The subnet of the private link service. The service sits beside the internal load balancer of the management
+    /// cluster, so no command creates the subnet.
+    fn nat_subnet(&self, problems: &mut ProblemList) -> Option<ArmResourceId> {
         const FIELD: &str = "infra.endpointAccessPrivateNatSubnetId";
         let given = self.endpoint_access_private_nat_subnet_id.clone();
         let access: Option<EndpointAccess> =
             problems.optional("infra.endpointAccess", self.endpoint_access.clone());
         let is_private = access.is_some_and(EndpointAccess::is_private);
-        match given {
-            Some(_) if !is_private => {
-                problems.add(
-                    FIELD,
-                    "has no effect without `endpointAccess: Private` or `PublicAndPrivate`",
-                );
-                None
+        let problem = match given {
+            Some(text) if is_private => return problems.check(FIELD, text.parse()),
+            None if !is_private => return None,
+            Some(_) => "has no effect without `endpointAccess: Private` or `PublicAndPrivate`",
+            None => {
+                "is missing; name a subnet for the private link service of the API server, in the virtual network of the management cluster, with network policies for private link services disabled"
             }
-            Some(text) => problems.check(FIELD, text.parse()).map(NatSubnet::Existing),
-            None if is_private && self.vnet_id.is_some() => {
-                problems.add(
-                    FIELD,
-                    "is missing; a private endpoint needs a subnet for its private link service, and `vnetId` is not changed",
-                );
-                None
-            }
-            None => is_private.then_some(NatSubnet::Created),
-        }
+        };
+        problems.add(FIELD, problem);
+        None
     }
 
     fn identity_source(&self, problems: &mut ProblemList, has_iam: bool) -> Option<IdentitySource> {
@@ -424,5 +417,44 @@ impl ProblemList {
             return None;
         };
         self.check(field, text.parse())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUBNET: &str = "/subscriptions/m/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/nat";
+
+    /// The subnet of the private link service, and the problems.
+    fn nat_subnet(access: Option<&str>, subnet: Option<&str>) -> (Option<String>, Vec<String>) {
+        let raw = RawInfra {
+            endpoint_access: access.map(str::to_owned),
+            endpoint_access_private_nat_subnet_id: subnet.map(str::to_owned),
+            ..RawInfra::default()
+        };
+        let mut problems = ProblemList::default();
+        let subnet = raw.nat_subnet(&mut problems);
+        (subnet.map(|id| id.to_string()), problems.0)
+    }
+
+    #[test]
+    fn private_endpoint_needs_a_subnet_and_a_public_one_has_none() {
+        for access in [None, Some("Public")] {
+            assert_eq!(nat_subnet(access, None), (None, Vec::new()));
+            let (subnet, problems) = nat_subnet(access, Some(SUBNET));
+            assert_eq!((subnet, problems.len()), (None, 1));
+        }
+        for access in ["Private", "PublicAndPrivate"] {
+            let named = nat_subnet(Some(access), Some(SUBNET));
+            assert_eq!(named, (Some(SUBNET.to_owned()), Vec::new()));
+            let (subnet, problems) = nat_subnet(Some(access), None);
+            assert_eq!((subnet, problems.len()), (None, 1));
+            let problem = &problems[0];
+            assert!(problem.contains("`infra.endpointAccessPrivateNatSubnetId` is missing"));
+            assert!(problem.contains("in the virtual network of the management cluster"));
+        }
+        let (subnet, problems) = nat_subnet(Some("Private"), Some("nat"));
+        assert_eq!((subnet, problems.len()), (None, 1));
     }
 }

@@ -103,13 +103,12 @@ pub(crate) struct GroupArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Endpoint of the API server")]
 pub(crate) struct EndpointArgs {
-    /// From where the API server is reached: `Public`, `PublicAndPrivate` or `Private`. A private endpoint needs a
-    /// subnet for its private link service, which is created with the virtual network or named by
+    /// From where the API server is reached: `Public`, `PublicAndPrivate` or `Private`. A private endpoint needs
     /// --endpoint-access-private-nat-subnet-id
     #[arg(long, default_value = "Public", value_name = "ACCESS")]
     pub(super) endpoint_access: EndpointAccess,
-    /// Use this subnet for the private link service. It must be in the network of the management cluster, and have
-    /// no network policies for private link services
+    /// The subnet for the private link service of a private endpoint. It must be in the virtual network of the
+    /// management cluster, with network policies for private link services disabled
     #[arg(long, value_name = "RESOURCE-ID")]
     pub(super) endpoint_access_private_nat_subnet_id: Option<ArmResourceId>,
 }

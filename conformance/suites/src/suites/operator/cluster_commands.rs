@@ -45,7 +45,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         trial("missing_group_of_the_user_does_not_stop_destroy", missing_group),
         trial("infrastructure_without_a_cluster_is_found_by_its_journal", lost_cluster),
         trial("managed_private_cluster_is_created_from_an_infrastructure_file", managed_cluster),
-        trial("private_cluster_is_created_with_the_subnet_of_its_endpoint", private_cluster),
+        trial("private_cluster_names_a_subnet_that_destroy_leaves", private_cluster),
         trial("destroy_without_a_journal_names_the_import", no_journal),
     ];
     let shared: Arc<Mutex<Option<Arc<CommandFixture>>>> = Arc::default();
@@ -247,6 +247,8 @@ fn managed_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
     let flags = [
         "--endpoint-access",
         "Private",
+        "--endpoint-access-private-nat-subnet-id",
+        &fixture.nat_subnet,
         "--endpoint-access-private-additional-allowed-subscriptions",
         "0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e41",
         "--encryption-key-id",
@@ -275,16 +277,22 @@ fn managed_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
 }
 
 fn private_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
-    let access = ["--endpoint-access", "PublicAndPrivate"].map(str::to_owned);
-    let create: Vec<_> = create_arguments().into_iter().chain(access).collect();
+    let mut create = create_arguments();
+    create.extend(["--endpoint-access", "PublicAndPrivate"].map(str::to_owned));
+    let failed = fixture.run(&create)?;
+    expect_equal("exit code", failed.code, Some(2))?;
+    failed.expect_error("`infra.endpointAccessPrivateNatSubnetId` is missing")?;
+    fixture.expect_removed()?;
+    let subnet = &fixture.nat_subnet;
+    let before = fixture.management_network()?;
+    create.extend(["--endpoint-access-private-nat-subnet-id", subnet].map(str::to_owned));
     fixture.succeed(&create)?;
     let cluster = fixture.hosted_cluster()?.ok_or("the HostedCluster does not exist")?;
     let azure = &cluster.data["spec"]["platform"]["azure"];
     expect_equal("topology", &azure["topology"], &json!("PublicAndPrivate"))?;
-    let network = azure["vnetID"].as_str().unwrap_or_default();
-    let subnet = &azure["private"]["privateLink"]["natSubnetID"];
-    expect_equal("subnet", subnet, &json!(format!("{network}/subnets/pls-nat-subnet")))?;
+    expect_equal("subnet", &azure["private"]["privateLink"]["natSubnetID"], &json!(subnet))?;
     fixture.succeed(&destroy_arguments(&[]))?;
+    expect_equal("management network", fixture.management_network()?, before)?;
     fixture.expect_removed()
 }
 

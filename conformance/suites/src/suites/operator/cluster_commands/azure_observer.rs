@@ -9,8 +9,13 @@ use serde_json::{Value, json};
 use crate::azure_target::LocalAzureTarget;
 use crate::sign_in_method::SignInMethod;
 use crate::suites::failed_with_causes;
+use crate::waiting::eventually;
 
 const GROUPS_VERSION: &str = "2021-04-01";
+const NETWORK_VERSION: &str = "2024-05-01";
+const MANAGEMENT_GROUP: &str = "harbour2-management";
+const MANAGEMENT_NETWORK: &str =
+    "/resourceGroups/harbour2-management/providers/Microsoft.Network/virtualNetworks/management";
 
 /// A client of Azure Resource Manager that owns the subscription.
 pub(super) struct AzureObserver {
@@ -84,6 +89,36 @@ impl AzureObserver {
             ids.extend(values.filter_map(|it| Some(it["id"].as_str()?.to_ascii_lowercase())));
         }
         Ok(ids)
+    }
+
+    /// Creates the virtual network of a management cluster, with a subnet for private link services. Returns the id
+    /// of the subnet.
+    pub(super) async fn create_management_network(&self) -> Result<String, Failed> {
+        self.create_group(MANAGEMENT_GROUP).await?;
+        let subnet = json!({
+            "name": "pls-nat-subnet",
+            "properties": {
+                "addressPrefix": "10.1.64.0/24", "privateLinkServiceNetworkPolicies": "Disabled",
+            },
+        });
+        let properties = json!({
+            "addressSpace": { "addressPrefixes": ["10.1.0.0/16"] }, "subnets": [subnet],
+        });
+        let body = json!({ "location": "eastus", "properties": properties });
+        self.send(Method::PUT, MANAGEMENT_NETWORK, NETWORK_VERSION, Some(body)).await?;
+        eventually("the network of the management cluster is created", async || {
+            let network = self.management_network().await?;
+            Ok(network["properties"]["provisioningState"] == "Succeeded")
+        })
+        .await?;
+        let network = self.management_network().await?;
+        let id = network.pointer("/properties/subnets/0/id").and_then(Value::as_str);
+        Ok(id.ok_or("the network has no subnet")?.to_owned())
+    }
+
+    /// The virtual network of the management cluster, with its subnets.
+    pub(super) async fn management_network(&self) -> Result<Value, Failed> {
+        self.send(Method::GET, MANAGEMENT_NETWORK, NETWORK_VERSION, None).await
     }
 
     /// Creates a resource group.

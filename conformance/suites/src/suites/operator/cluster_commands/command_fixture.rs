@@ -50,6 +50,8 @@ pub(super) struct CommandFixture {
     kubeconfig: PathBuf,
     lanyard: PathBuf,
     files: TempDir,
+    /// The id of the subnet for private link services in the network of the management cluster.
+    pub(super) nat_subnet: String,
     /// What Azure contains without the cluster.
     pub(super) initial_azure: BTreeSet<String>,
 }
@@ -73,7 +75,7 @@ impl EndedCommand {
 }
 
 impl CommandFixture {
-    /// Starts the servers and creates the identities of the cluster.
+    /// Starts the servers, and creates the network of the management cluster and the identities of the cluster.
     pub(super) fn start(suite: &OperatorSuiteFixture) -> Result<Self, Failed> {
         let inputs = &suite.control_plane_inputs;
         let runtime = Arc::clone(&suite.runtime);
@@ -85,6 +87,7 @@ impl CommandFixture {
         let azure = LocalAzureTarget::start(&lanyard, &seed, names, &runtime)
             .map_err(failed_with_causes)?;
         let observer = runtime.block_on(AzureObserver::start(&azure))?;
+        let nat_subnet = runtime.block_on(observer.create_management_network())?;
         let files = TempDir::new()?;
         for (name, content) in
             [("pull-secret.json", "{\"auths\": {}}"), ("signer.private", SIGNING_KEY)]
@@ -101,6 +104,7 @@ impl CommandFixture {
             kubeconfig,
             lanyard,
             files,
+            nat_subnet,
             initial_azure: BTreeSet::new(),
         };
         let identities = [
@@ -329,6 +333,11 @@ impl CommandFixture {
     /// The ids of all groups, resources and role assignments of the subscription.
     pub(super) fn azure_resources(&self) -> Result<BTreeSet<String>, Failed> {
         self.runtime.block_on(self.observer.resource_ids())
+    }
+
+    /// The virtual network of the management cluster, with its subnets.
+    pub(super) fn management_network(&self) -> Result<Value, Failed> {
+        self.runtime.block_on(self.observer.management_network())
     }
 
     /// Creates a resource group as another tool would.
