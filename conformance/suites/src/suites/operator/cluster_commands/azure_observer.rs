@@ -11,6 +11,7 @@ use crate::sign_in_method::SignInMethod;
 use crate::suites::failed_with_causes;
 
 const GROUPS_VERSION: &str = "2021-04-01";
+const NETWORK_VERSION: &str = "2023-11-01";
 
 /// A client of Azure Resource Manager that owns the subscription.
 pub(super) struct AzureObserver {
@@ -84,6 +85,29 @@ impl AzureObserver {
             ids.extend(values.filter_map(|it| Some(it["id"].as_str()?.to_ascii_lowercase())));
         }
         Ok(ids)
+    }
+
+    pub(super) fn subscription(&self) -> &str {
+        &self.subscription
+    }
+
+    /// Creates a public address in a group. Returns its id.
+    pub(super) async fn create_address(&self, group: &str, tags: &Value) -> Result<String, Failed> {
+        let path =
+            format!("/resourceGroups/{group}/providers/Microsoft.Network/publicIPAddresses/router");
+        let body = json!({
+            "location": "eastus", "sku": { "name": "Standard" }, "tags": tags,
+            "properties": { "publicIPAllocationMethod": "Static" },
+        });
+        self.send(Method::PUT, &path, NETWORK_VERSION, Some(body)).await?;
+        Ok(format!("/subscriptions/{}{path}", self.subscription))
+    }
+
+    /// Starts the deletion of a public address.
+    pub(super) async fn delete_address(&self, id: &str) -> Result<(), Failed> {
+        let prefix = format!("/subscriptions/{}", self.subscription);
+        let path = id.strip_prefix(&prefix).ok_or("the address is in another subscription")?;
+        self.send(Method::DELETE, path, NETWORK_VERSION, None).await.map(drop)
     }
 
     /// Creates a resource group.
