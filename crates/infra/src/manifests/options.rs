@@ -73,7 +73,7 @@ pub struct ClusterOptions {
     pub node_pools: NodePoolOptions,
 }
 
-/// Where the cluster's resources are, as the sign-in tells.
+/// The Azure account of the cluster's resources. It is known after the sign-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterAccount {
     /// The subscription of the cluster's resources.
