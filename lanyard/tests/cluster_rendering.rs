@@ -74,14 +74,18 @@ fn workspace() -> TempDir {
 }
 
 /// Runs the command in an environment in which every request fails.
-fn render(files: &TempDir, flags: &[&str]) -> Output {
+fn create(files: &TempDir, flags: &[&[&str]]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
     command.current_dir(files.path()).env_clear();
     command.envs([("HTTPS_PROXY", "http://127.0.0.1:1"), ("KUBECONFIG", "absent")]);
-    command.args(["create", "cluster", "azure", "--name", "harbour", "--infra-json", "infra.yaml"]);
+    command.args(["create", "cluster", "azure", "--name", "harbour"]);
     command.args(["--pull-secret", "pull-secret.json", "--release-image", "release:4.22.1"]);
-    command.args(["--azure-creds", "creds.yaml", "--render"]).args(flags);
+    command.args(["--azure-creds", "creds.yaml"]).args(flags.concat());
     command.output().unwrap()
+}
+
+fn render(files: &TempDir, flags: &[&str]) -> Output {
+    create(files, &[&["--infra-json", "infra.yaml", "--render"], flags])
 }
 
 fn rendered(files: &TempDir, flags: &[&str]) -> String {
@@ -131,6 +135,25 @@ fn sensitive_objects_are_written_into_a_private_file() {
     assert!(text.contains("keyVaultType: ManagedHSM"), "{text}");
     assert!(text.contains("clientID: 22222222-2222-2222-2222-222222222222"), "{text}");
     assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn wrong_flags_are_named_before_the_kubeconfig_is_read() {
+    let files = workspace();
+    let from_file = ["--infra-json", "infra.yaml"];
+    let new = ["--base-domain", "hcp.example.com", "--workload-identities-file", "iam.json"];
+    for source in [&from_file[..], &new] {
+        for (flags, expected) in [
+            (&["--root-disk-size", "1"][..], "--root-disk-size must be at least 16 GiB"),
+            (&["--kms-credentials-secret-name", "x"], "--encryption-key-id"),
+            (&["--external-dns-domain", "example.com"], "--external-dns-domain must be neither"),
+        ] {
+            let output = create(&files, &[source, flags]);
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{error}");
+            assert!(error.contains(expected), "{flags:?}: {error}");
+        }
+    }
 }
 
 #[test]

@@ -230,27 +230,29 @@ impl Journal {
 
 /// The state that the complete lines of a journal describe.
 fn parse_state(content: &str, cluster: &JournalCluster) -> Result<RecordedState, JournalError> {
+    if let Some(found) = parse_cluster(content)?
+        && found != *cluster
+    {
+        let (found, wanted) = (found.to_string(), cluster.to_string());
+        return Err(JournalError::OtherCluster { found, wanted });
+    }
     let mut state = RecordedState::default();
     let complete = content.rfind('\n').map_or("", |end| &content[..end]);
-    for (position, line) in complete.lines().enumerate() {
-        let entry = JournalEntry::parse_line(position + 1, line)?;
-        match (&entry, position) {
-            (JournalEntry::Cluster { name, infra_id, subscription, .. }, 0) => {
-                let found = JournalCluster {
-                    name: name.clone(),
-                    infra_id: infra_id.clone(),
-                    subscription: subscription.clone(),
-                };
-                if found != *cluster {
-                    let (found, wanted) = (found.to_string(), cluster.to_string());
-                    return Err(JournalError::OtherCluster { found, wanted });
-                }
-            }
-            (_, 0) => return Err(JournalError::NoCluster),
-            _ => state.apply(&entry),
-        }
+    for (position, line) in complete.lines().enumerate().skip(1) {
+        state.apply(&JournalEntry::parse_line(position + 1, line)?);
     }
     Ok(state)
+}
+
+/// The cluster in the first line of a journal; `None` if the journal has no complete line.
+fn parse_cluster(content: &str) -> Result<Option<JournalCluster>, JournalError> {
+    let Some((line, _)) = content.split_once('\n') else { return Ok(None) };
+    match JournalEntry::parse_line(1, line)? {
+        JournalEntry::Cluster { name, infra_id, subscription, .. } => {
+            Ok(Some(JournalCluster { name, infra_id, subscription }))
+        }
+        _ => Err(JournalError::NoCluster),
+    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,9 @@ pub use self::choices::{
     OAuthPublishing,
 };
 pub use self::options::{
-    ClusterOptions, DiagnosticsOptions, IpRange, KubernetesName, MarketplaceOptions,
-    NodePoolOptions, ParseIpRangeError, ParseKubernetesNameError, PrivateAccessOptions,
+    ClusterAccount, ClusterOptions, DiagnosticsOptions, IpRange, KubernetesName,
+    MarketplaceOptions, NodePoolOptions, ParseIpRangeError, ParseKubernetesNameError,
+    PrivateAccessOptions,
 };
 pub use self::parameters::{FlagProblem, FlagProblems, HostedClusterParameters};
 pub use self::secrets::{

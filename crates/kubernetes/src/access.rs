@@ -63,26 +63,34 @@ pub struct KubectlAccess {
     pub context: Option<String>,
 }
 
+/// The context of a kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubectlContext {
+    /// The name of the context; `None` in a pod without a kubeconfig.
+    pub name: Option<String>,
+    /// The default namespace.
+    pub namespace: String,
+}
+
 impl KubectlAccess {
-    /// Builds the connections, which open on the first request, and returns the namespace of the context.
+    /// Builds the connections, which open on the first request, and returns the selected context.
     pub(crate) async fn connections(
         &self,
         user_agent: UserAgent,
-    ) -> Result<(ApiConnections, String), AccessError> {
-        let mut config = self.load_config().await?;
-        let namespace = config.default_namespace.clone();
+    ) -> Result<(ApiConnections, KubectlContext), AccessError> {
+        let (mut config, context) = self.load_config().await?;
         config.headers.push((http::header::USER_AGENT, user_agent));
         if config.proxy_url.is_none() {
-            return Ok((ApiConnections::of(&config)?, namespace));
+            return Ok((ApiConnections::of(&config)?, context));
         }
         config.default_retry = false;
         let client = Client::try_from(config)
             .map_err(|source| AccessError::Client { source: Box::new(source) })?;
-        Ok((ApiConnections::with_client(client), namespace))
+        Ok((ApiConnections::with_client(client), context))
     }
 
-    /// Reads and merges the kubeconfig files: server, proxy, user and namespace of the context.
-    async fn load_config(&self) -> Result<Config, AccessError> {
+    /// Reads and merges the kubeconfig files: server, proxy, user, name and namespace of the context.
+    async fn load_config(&self) -> Result<(Config, KubectlContext), AccessError> {
         let mut merged: Option<Kubeconfig> = None;
         let mut read_from = self.files.first();
         for path in self.files.iter().filter(|path| path.exists()) {
@@ -99,6 +107,7 @@ impl KubectlAccess {
             return Err(AccessError::NoKubeconfig { paths: self.files.clone() });
         };
         let proxy = kubeconfig_proxy(&kubeconfig, self.context.as_deref()).map(str::to_owned);
+        let name = self.context.clone().or_else(|| kubeconfig.current_context.clone());
         let options =
             KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
@@ -112,7 +121,8 @@ impl KubectlAccess {
         }
         // Calls have their own timeouts and retries, and a watch may be silent for minutes.
         config.read_timeout = None;
-        Ok(config)
+        let namespace = config.default_namespace.clone();
+        Ok((config, KubectlContext { name, namespace }))
     }
 }
 

@@ -9,7 +9,7 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::format_error_chain;
 
 use crate::UserAgent;
-use crate::access::{ApiAccess, KubectlAccess};
+use crate::access::{ApiAccess, KubectlAccess, KubectlContext};
 use crate::access_error::AccessError;
 use crate::connections::{ApiConnections, WatchConnection};
 
@@ -38,8 +38,8 @@ impl KubernetesApi {
         Ok(Self { connections, clock })
     }
 
-    /// Builds a client from the user's kubeconfig files, as `kubectl` does, and returns it with the
-    /// namespace of the context. Sends no request.
+    /// Builds a client from the user's kubeconfig files, as `kubectl` does, and returns it with the context.
+    /// Sends no request.
     ///
     /// # Errors
     ///
@@ -48,9 +48,9 @@ impl KubernetesApi {
         access: &KubectlAccess,
         user_agent: UserAgent,
         clock: SharedClock,
-    ) -> Result<(Self, String), AccessError> {
-        let (connections, namespace) = access.connections(user_agent).await?;
-        Ok((Self { connections, clock }, namespace))
+    ) -> Result<(Self, KubectlContext), AccessError> {
+        let (connections, context) = access.connections(user_agent).await?;
+        Ok((Self { connections, clock }, context))
     }
 
     /// Wraps an existing client, whose own retries, timeouts and rate limits should be off.

@@ -28,7 +28,7 @@ mod watch;
 /// The value of the `User-Agent` header, as the API server's audit log shows it: `<program>/<version>`.
 pub use http::HeaderValue as UserAgent;
 
-pub use access::{ApiAccess, KubectlAccess};
+pub use access::{ApiAccess, KubectlAccess, KubectlContext};
 pub use access_error::AccessError;
 pub use call::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi, backoff};
 pub use connections::WatchConnection;

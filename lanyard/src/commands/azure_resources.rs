@@ -145,7 +145,7 @@ fn preflight_error(error: &AzureCallError) -> CommandError {
 }
 
 /// Converts the error of a write that has not ended into an error for the user.
-pub(in crate::commands) fn interrupted_write_error(error: &ResourceError) -> CommandError {
+fn interrupted_write_error(error: &ResourceError) -> CommandError {
     CommandError::unavailable("a write of an interrupted run has not ended")
         .with_cause(error)
         .with_hint(error.hint())

@@ -27,6 +27,8 @@ const HYPERSHIFT_VERSION: &str = "v1beta1";
 /// The objects of one hosted cluster on an API server.
 pub(in crate::commands) struct ClusterObjects {
     api: KubernetesApi,
+    /// The context of the kubeconfig, for errors; `None` in a pod without a kubeconfig.
+    context: Option<String>,
     namespace: String,
     name: String,
 }
@@ -39,8 +41,9 @@ impl ClusterObjects {
         name: &ClusterName,
         namespace: &KubernetesName,
     ) -> Result<Self, CommandError> {
-        let (api, _) = server.connect(environment).await?;
-        Ok(Self { api, namespace: namespace.to_string(), name: name.to_string() })
+        let (api, context) = server.connect(environment).await?;
+        let (namespace, name) = (namespace.to_string(), name.to_string());
+        Ok(Self { api, context: context.name, namespace, name })
     }
 
     pub(in crate::commands) fn name(&self) -> &str {
@@ -127,11 +130,9 @@ impl ClusterObjects {
         {
             let listed = self.call(format!("list {kind}"), || api.list(&one)).await;
             listed.map_err(|error| match error {
-                ApiError::NotServed { .. } => {
-                    CommandError::unavailable(format!("the API server does not serve the kind {kind}"))
-                        .with_cause(&error)
-                        .with_hint("install HyperShift's operator on the management cluster, or give another --context")
-                }
+                ApiError::NotServed { .. } => self.not_served_error(kind, &error).with_hint(
+                    "install HyperShift's operator on the management cluster, or give another --context",
+                ),
                 error => api_error(&error),
             })?;
         }
@@ -146,18 +147,35 @@ impl ClusterObjects {
         Ok(())
     }
 
-    /// Reads the HostedCluster; `None` if it does not exist, or its kind is not installed.
-    pub(in crate::commands) async fn find_hosted_cluster(
+    /// The error of an API server that does not serve a kind.
+    pub(in crate::commands) fn not_served_error(
         &self,
-    ) -> Result<Option<DynamicObject>, CommandError> {
+        kind: &str,
+        error: &ApiError,
+    ) -> CommandError {
+        let server = match &self.context {
+            Some(context) => format!("the API server of the context `{context}`"),
+            None => "the API server".to_owned(),
+        };
+        CommandError::unavailable(format!("{server} does not serve the kind {kind}"))
+            .with_cause(error)
+    }
+
+    /// Reads the HostedCluster; `None` if it does not exist.
+    pub(in crate::commands) async fn read_hosted_cluster(
+        &self,
+    ) -> Result<Option<DynamicObject>, ApiError> {
         let api = self.hosted_clusters();
         let read = || api.get(&self.name);
         let action = format!("read {} {}/{}", HostedCluster::KIND, self.namespace, self.name);
-        match self.api.call_optional(ApiRetryPolicy::STANDARD, action, read).await {
-            Ok(found) => Ok(found),
-            Err(ApiError::NotServed { .. }) => Ok(None),
-            Err(error) => Err(api_error(&error)),
-        }
+        self.api.call_optional(ApiRetryPolicy::STANDARD, action, read).await
+    }
+
+    /// As [`Self::read_hosted_cluster`], with an error for the user.
+    pub(in crate::commands) async fn find_hosted_cluster(
+        &self,
+    ) -> Result<Option<DynamicObject>, CommandError> {
+        self.read_hosted_cluster().await.map_err(|error| api_error(&error))
     }
 
     /// Deletes an object. An object that does not exist is no error.

@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use lanyard_api::HostedClusterIdentities;
 use lanyard_clock::SystemClock;
 use lanyard_kubernetes::{
-    ApiAccess, ApiError, ApiRetryPolicy, KubectlAccess, KubernetesApi, UserAgent,
+    ApiAccess, ApiError, ApiRetryPolicy, KubectlAccess, KubectlContext, KubernetesApi, UserAgent,
 };
 
 use super::cluster_access;
@@ -49,12 +49,12 @@ impl KubectlArgs {
         environment: &ProcessEnvironment,
         name: Option<&str>,
     ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
-        let (api, namespace) = self.server.connect(environment).await?;
+        let (api, context) = self.server.connect(environment).await?;
         let client = api.client().clone();
         let identities: Api<HostedClusterIdentities> = match &self.namespace {
             _ if self.all_namespaces => Api::all(client),
             Some(chosen) => Api::namespaced(client, chosen),
-            None => Api::namespaced(client, &namespace),
+            None => Api::namespaced(client, &context.namespace),
         };
         let mut everything =
             list_identities(&api, &identities).await.map_err(|error| list_error(&error))?;
@@ -66,11 +66,11 @@ impl KubectlArgs {
 
 impl ApiServerArgs {
     /// Connects with the kubeconfig, or with the pod's ServiceAccount if there is no kubeconfig, as `kubectl`
-    /// does. Returns the client and the namespace of the context.
+    /// does. Returns the client and the context.
     pub(in crate::commands) async fn connect(
         &self,
         environment: &ProcessEnvironment,
-    ) -> Result<(KubernetesApi, String), CommandError> {
+    ) -> Result<(KubernetesApi, KubectlContext), CommandError> {
         let agent = UserAgent::from_static(concat!("lanyard/", env!("CARGO_PKG_VERSION")));
         let clock = SystemClock::shared();
         let files = self.kubeconfig_files(environment);
@@ -85,7 +85,8 @@ impl ApiServerArgs {
             let namespace =
                 std::fs::read_to_string(namespace).unwrap_or_else(|_| "default".to_owned());
             let api = KubernetesApi::connect(&access, agent, clock).await;
-            api.map(|api| (api, namespace.trim().to_owned()))
+            let namespace = namespace.trim().to_owned();
+            api.map(|api| (api, KubectlContext { name: None, namespace }))
         } else {
             let access = KubectlAccess { files, context: self.context.clone() };
             KubernetesApi::connect_as_kubectl(&access, agent, clock).await

@@ -84,6 +84,24 @@ impl JournalLocation {
         access: &JournalAccess,
         cluster: &JournalCluster,
     ) -> Result<Option<RecordedState>, JournalError> {
+        let content = self.read_content(access).await?;
+        content.map(|content| super::parse_state(&content, cluster)).transpose()
+    }
+
+    /// Reads the cluster of the journal without locking it; `None` if there is no journal, or an empty one.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the journal cannot be read, or is invalid.
+    pub async fn read_cluster(
+        &self,
+        access: &JournalAccess,
+    ) -> Result<Option<JournalCluster>, JournalError> {
+        let content = self.read_content(access).await?;
+        super::parse_cluster(&content.unwrap_or_default())
+    }
+
+    async fn read_content(&self, access: &JournalAccess) -> Result<Option<String>, JournalError> {
         let content = match self {
             Self::Directory(path) => JournalDirectory::read(path).map_err(JournalStoreError::from),
             Self::Container(url) => {
@@ -91,8 +109,7 @@ impl JournalLocation {
                 content.map_err(JournalStoreError::from)
             }
         };
-        let content = content.map_err(|source| JournalError::Store { source })?;
-        content.map(|content| super::parse_state(&content, cluster)).transpose()
+        content.map_err(|source| JournalError::Store { source })
     }
 
     /// Opens the journal for writing. While another command uses it, waits for that command, and calls

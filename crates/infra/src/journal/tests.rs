@@ -112,6 +112,9 @@ fn journals_of_others_and_of_later_versions_are_rejected() {
     assert!(hint(&line(2, "other")).unwrap_err().contains("belongs to the cluster `other"));
     let no_cluster = json!({ "entry": "removed", "at": AT, "key": "g" }).to_string() + "\n";
     assert!(hint(&no_cluster).unwrap_err().contains("does not begin"));
+    assert_eq!(parse_cluster(&line(2, "harbour")).unwrap(), Some(cluster()));
+    assert_eq!(parse_cluster(line(2, "harbour").trim_end()).unwrap(), None);
+    assert!(parse_cluster(&no_cluster).is_err());
 }
 
 #[tokio::test]

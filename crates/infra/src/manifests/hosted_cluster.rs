@@ -100,7 +100,7 @@ impl HostedClusterParameters {
     }
 
     fn platform(&self) -> Value {
-        let (options, infra) = (&self.options, &self.infra);
+        let (options, account, infra) = (&self.options, &self.account, &self.infra);
         let mut platform = json!({
             "azureAuthenticationConfig": self.authentication(),
             "cloud": options.cloud.name(),
@@ -108,8 +108,8 @@ impl HostedClusterParameters {
             "resourceGroup": infra.resource_group,
             "securityGroupID": infra.security_group.as_str(),
             "subnetID": infra.subnet.as_str(),
-            "subscriptionID": options.subscription.as_str(),
-            "tenantID": options.tenant.as_str(),
+            "subscriptionID": account.subscription.as_str(),
+            "tenantID": account.tenant.as_str(),
             "vnetID": infra.vnet.as_str(),
         });
         if let Some(link) = &self.private_link {

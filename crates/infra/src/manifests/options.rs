@@ -23,10 +23,6 @@ pub struct ClusterOptions {
     pub name: ClusterName,
     /// `--namespace`.
     pub namespace: KubernetesName,
-    /// The subscription of the cluster's resources.
-    pub subscription: SubscriptionId,
-    /// The tenant of the cluster's resources.
-    pub tenant: EntraTenantId,
     /// `--cloud`.
     pub cloud: Cloud,
     /// `--infra-id`; must be the one of the infrastructure.
@@ -75,6 +71,15 @@ pub struct ClusterOptions {
     pub oauth_publishing: OAuthPublishing,
     /// The flags of the NodePools.
     pub node_pools: NodePoolOptions,
+}
+
+/// The Azure account of the cluster's resources. It is known after the sign-in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterAccount {
+    /// The subscription of the cluster's resources.
+    pub subscription: SubscriptionId,
+    /// The tenant of the subscription.
+    pub tenant: EntraTenantId,
 }
 
 /// The flags of a private link.

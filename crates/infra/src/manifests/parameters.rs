@@ -5,7 +5,7 @@ use std::fmt;
 use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, SecretName, SubscriptionId};
 
 use super::choices::{AvailabilityZone, DiagnosticsStorage, EndpointAccess, OAuthPublishing};
-use super::options::{ClusterOptions, MarketplaceOptions};
+use super::options::{ClusterAccount, ClusterOptions, MarketplaceOptions};
 use crate::encryption_key_id::EncryptionKeyId;
 use crate::identity_files::{ControlPlaneIdentities, DataPlaneIdentities, WorkloadIdentities};
 use crate::infra_output::ClusterIdentities;
@@ -15,6 +15,7 @@ use crate::infra_output_file::InfraOutput;
 #[derive(Debug, Clone)]
 pub struct HostedClusterParameters {
     pub(super) options: ClusterOptions,
+    pub(super) account: ClusterAccount,
     pub(super) infra: InfraOutput,
     pub(super) identities: CompleteIdentities,
     pub(super) private_link: Option<PrivateLink>,
@@ -265,6 +266,7 @@ impl HostedClusterParameters {
     /// [`FlagProblems`] names every flag with a problem.
     pub fn new(
         options: ClusterOptions,
+        account: ClusterAccount,
         infra: InfraOutput,
         identities: ClusterIdentities,
     ) -> Result<Self, FlagProblems> {
@@ -290,7 +292,7 @@ impl HostedClusterParameters {
             zones => NodePoolZones::Each(zones.to_vec()),
         };
         let image = pools.marketplace.image();
-        Ok(Self { options, infra, identities, private_link, encryption, zones, image })
+        Ok(Self { options, account, infra, identities, private_link, encryption, zones, image })
     }
 }
 

@@ -99,7 +99,7 @@ impl SecretManifest {
 
 impl HostedClusterParameters {
     pub(super) fn secrets(&self, inputs: SecretInputs) -> Vec<SecretManifest> {
-        let options = &self.options;
+        let (options, account) = (&self.options, &self.account);
         let text = |text: &str| Secret::new(base64::encode(text));
         let secret = |suffix: &str, data: Vec<(&'static str, Secret)>| SecretManifest {
             name: format!("{}{suffix}", options.name),
@@ -116,8 +116,8 @@ impl HostedClusterParameters {
             secret(
                 CREDENTIALS_SUFFIX,
                 vec![
-                    ("AZURE_SUBSCRIPTION_ID", text(options.subscription.as_str())),
-                    ("AZURE_TENANT_ID", text(options.tenant.as_str())),
+                    ("AZURE_SUBSCRIPTION_ID", text(account.subscription.as_str())),
+                    ("AZURE_TENANT_ID", text(account.tenant.as_str())),
                 ],
             ),
         ];

@@ -83,12 +83,17 @@ fn managed_identities() -> ClusterIdentities {
     }
 }
 
+fn account() -> ClusterAccount {
+    ClusterAccount {
+        subscription: SUBSCRIPTION.parse().unwrap(),
+        tenant: client_id(98).parse().unwrap(),
+    }
+}
+
 fn options() -> ClusterOptions {
     ClusterOptions {
         name: "harbour".parse().unwrap(),
         namespace: "clusters".parse().unwrap(),
-        subscription: SUBSCRIPTION.parse().unwrap(),
-        tenant: client_id(98).parse().unwrap(),
         cloud: Cloud::Public,
         infra_id: None,
         base_domain: Some("hcp.example.com".parse().unwrap()),
@@ -151,7 +156,7 @@ fn changed(change: impl FnOnce(&mut ClusterOptions)) -> ClusterOptions {
 /// Renders the objects and checks that the rules of HyperShift's schema accept the HostedCluster.
 fn manifests(options: ClusterOptions, identities: ClusterIdentities) -> ClusterManifests {
     let is_managed = matches!(identities, ClusterIdentities::Managed { .. });
-    let parameters = HostedClusterParameters::new(options, infra(), identities).unwrap();
+    let parameters = HostedClusterParameters::new(options, account(), infra(), identities).unwrap();
     let manifests = parameters.manifests(secret_inputs());
     let wire: HostedCluster = serde_json::from_value(manifests.hosted_cluster.clone()).unwrap();
     let problems = validate_schema(&wire);
@@ -205,7 +210,8 @@ fn nat_subnet_of_the_infrastructure_is_the_default() {
     infra.nat_subnet = subnet.parse().ok();
     let private = changed(|options| options.endpoint_access = EndpointAccess::PublicAndPrivate);
     let parameters =
-        HostedClusterParameters::new(private, infra, workload_identities(false)).unwrap();
+        HostedClusterParameters::new(private, account(), infra, workload_identities(false))
+            .unwrap();
     let cluster = parameters.manifests(secret_inputs()).hosted_cluster;
     let azure = &cluster["spec"]["platform"]["azure"];
     assert_eq!(azure["private"]["privateLink"]["natSubnetID"], subnet.as_str());
@@ -287,7 +293,8 @@ fn machine_image_is_that_of_the_flags_else_the_uploaded_one_else_that_of_the_rel
     let image = |options: ClusterOptions, boot_image: Option<&str>| {
         let infra = InfraOutput { boot_image: boot_image.map(str::to_owned), ..infra() };
         let identities = workload_identities(false);
-        let parameters = HostedClusterParameters::new(options, infra, identities).unwrap();
+        let parameters =
+            HostedClusterParameters::new(options, account(), infra, identities).unwrap();
         let pools = parameters.manifests(secret_inputs()).node_pools;
         pools[0]["spec"]["platform"]["azure"]["image"].clone()
     };
@@ -352,7 +359,7 @@ fn generated_encryption_keys_have_32_random_bytes() {
 }
 
 fn problems_of(options: ClusterOptions, identities: ClusterIdentities) -> Vec<&'static str> {
-    match HostedClusterParameters::new(options, infra(), identities) {
+    match HostedClusterParameters::new(options, account(), infra(), identities) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.0.iter().map(|it| it.flag).collect(),
     }

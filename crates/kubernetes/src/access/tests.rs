@@ -30,19 +30,23 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", insecure-skip-tls-
 const USERS: &str = r#"users: [{name: u, user: {token: "t"}}]"#;
 
 #[tokio::test]
-async fn kubeconfig_files_merge_and_context_selects_namespace() {
+async fn kubeconfig_files_merge_and_have_a_context_with_its_namespace() {
     let directory = tempfile::tempdir().unwrap();
     let files = ["absent", "contexts", "users"].map(|name| directory.path().join(name));
     std::fs::write(&files[1], KUBECONFIG).unwrap();
     std::fs::write(&files[2], USERS).unwrap();
-    let namespace_of = async |context: Option<&str>| {
+    let selected = async |context: Option<&str>| {
         let context = context.map(str::to_owned);
         let access = KubectlAccess { files: files.to_vec(), context };
-        access.load_config().await.map(|config| config.default_namespace)
+        access.load_config().await.map(|(_, context)| context)
     };
-    assert_eq!(namespace_of(None).await.unwrap(), "clusters");
-    assert_eq!(namespace_of(Some("there")).await.unwrap(), "default");
-    let error = namespace_of(Some("nowhere")).await.unwrap_err();
+    let context = |name: &str, namespace: &str| KubectlContext {
+        name: Some(name.to_owned()),
+        namespace: namespace.to_owned(),
+    };
+    assert_eq!(selected(None).await.unwrap(), context("here", "clusters"));
+    assert_eq!(selected(Some("there")).await.unwrap(), context("there", "default"));
+    let error = selected(Some("nowhere")).await.unwrap_err();
     assert!(matches!(error, AccessError::Kubeconfig { .. }), "{error}");
 }
 
@@ -69,7 +73,7 @@ fn kubectl_access(directory: &Path, cluster: &str) -> KubectlAccess {
 async fn loopback_server_uses_only_kubeconfig_proxy() {
     let directory = tempfile::tempdir().unwrap();
     let proxy_of = async |cluster: &str| {
-        let config = kubectl_access(directory.path(), cluster).load_config().await.unwrap();
+        let (config, _) = kubectl_access(directory.path(), cluster).load_config().await.unwrap();
         config.proxy_url.map(|proxy| proxy.to_string())
     };
     for host in ["127.0.0.1", "127.8.0.1", "[::1]", "localhost"] {

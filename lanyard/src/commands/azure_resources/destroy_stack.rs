@@ -7,8 +7,8 @@ use comfy_table::presets::NOTHING;
 use lanyard_azure::RateLimitHeadroom;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, JournalCluster, JournalLocation, ResourceStack, RunContext,
-    RunReport, destroy, find_unrecorded_resources, wait_for_interrupted_writes,
+    ClusterIdentifiers, DestroyPlan, JournalCluster, JournalLocation, RecordedState, ResourceStack,
+    RunContext, RunReport, destroy, find_unrecorded_resources, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::ArmResourceId;
 use serde::{Serialize, Serializer};
@@ -43,7 +43,7 @@ pub(in crate::commands) struct DestroyArgs {
     pub(in crate::commands) dry_run: bool,
     /// Also remove resources in the removed groups that neither the journal nor a tag of the cluster records
     #[arg(long)]
-    include_unrecorded: bool,
+    pub(in crate::commands) include_unrecorded: bool,
     /// The output format of the result
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     pub(in crate::commands) output: CliOutputFormat,
@@ -132,60 +132,119 @@ impl<'a> RecordedStacks<'a> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> Result<StackRemoval, CommandError> {
-        let plan = self.check(args).await?;
-        output::print_stderr(&plan_text(&plan));
+        let planned = self.read_plan().await?;
         if args.dry_run {
-            return Ok(StackRemoval::planned(plan));
+            planned.print();
+            self.check_unrecorded(&planned, args.include_unrecorded).await?;
+            return Ok(StackRemoval::planned(planned));
         }
-        self.remove_checked(args, clock).await
+        let removal =
+            self.remove_planned(&args.run, args.include_unrecorded, clock, async |state| {
+                let planned = self.plan(state);
+                planned.print();
+                Ok(planned)
+            });
+        removal.await
     }
 
-    /// Plans the removal, and checks that the removed groups contain nothing else. Sends GET requests only.
-    pub(in crate::commands) async fn check(
-        &self,
-        args: &DestroyArgs,
-    ) -> Result<DestroyPlan, CommandError> {
-        let Some(recorded) = self.journal.read().await? else {
-            return Err(no_journal(&self.journal.location));
-        };
-        let plan = DestroyPlan::new(&recorded, &self.stacks);
-        let arm = &self.account.arm;
-        let unrecorded = find_unrecorded_resources(arm, &plan, &recorded, &self.identifiers)
-            .await
-            .map_err(|error| {
-                CommandError::unavailable("listing the resources of the groups failed")
-                    .with_cause(&error)
-                    .with_hint(error.hint())
-            })?;
-        if !unrecorded.is_empty() && !args.include_unrecorded {
-            let hint =
-                "move or delete them, or remove them with the groups by --include-unrecorded";
-            return Err(unrecorded_error(&unrecorded, hint));
+    /// Plans the removal of what the journal records. Sends no request to Azure Resource Manager.
+    pub(in crate::commands) async fn read_plan(&self) -> Result<PlannedRemoval, CommandError> {
+        match self.journal.read().await? {
+            Some(recorded) => Ok(self.plan(recorded)),
+            None => Err(no_journal(&self.journal.location)),
         }
-        Ok(plan)
     }
 
-    /// Removes the resources after [`RecordedStacks::check`].
-    pub(in crate::commands) async fn remove_checked(
+    /// Plans the removal of the stacks' known resources.
+    pub(in crate::commands) fn plan(&self, known: RecordedState) -> PlannedRemoval {
+        let plan = DestroyPlan::new(&known, &self.stacks);
+        PlannedRemoval { known, plan }
+    }
+
+    /// Plans, checks and removes while no other command can use the journal: `plan` gets the state of the journal
+    /// after the writes of an interrupted run have ended. Unrecorded resources stop the removal before its first
+    /// write, unless they are included.
+    pub(in crate::commands) async fn remove_planned(
         &self,
-        args: &DestroyArgs,
+        run: &RunArgs,
+        include_unrecorded: bool,
         clock: &SharedClock,
+        plan: impl AsyncFnOnce(RecordedState) -> Result<PlannedRemoval, CommandError>,
     ) -> Result<StackRemoval, CommandError> {
         let arm = &self.account.arm;
         let removal = self.journal.write(async |journal| {
-            let progress = args.run.progress();
-            let options = args.run.options();
+            let (progress, options) = (run.progress(), run.options());
             let context = RunContext { arm, journal, clock, progress: &progress, options };
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
-            let plan = DestroyPlan::new(&journal.state(), &self.stacks);
-            let report = destroy(context, &plan).await;
+            let planned = plan(journal.state()).await?;
+            self.check_unrecorded(&planned, include_unrecorded).await?;
+            let report = destroy(context, &planned.plan).await;
             progress.end();
             let report = report.map_err(|error| journal_error(&error))?;
-            let is_empty = DestroyPlan::new(&journal.state(), &self.stacks).resources.is_empty();
-            Ok(StackRemoval { is_empty, ..StackRemoval::ran(plan, report, arm.lowest_headroom()) })
+            let is_empty = self.plan(journal.state()).plan.resources.is_empty();
+            let run = Some((report, arm.lowest_headroom()));
+            Ok(StackRemoval { plan: planned.plan, run, is_empty })
         });
         removal.await
+    }
+
+    /// Fails if the removed groups contain unrecorded resources, unless they are included.
+    pub(in crate::commands) async fn check_unrecorded(
+        &self,
+        planned: &PlannedRemoval,
+        include_unrecorded: bool,
+    ) -> Result<(), CommandError> {
+        // A failed list stops the removal also if the resources are included.
+        let unrecorded = self.find_unrecorded(&planned.plan, &planned.known).await?;
+        if unrecorded.is_empty() || include_unrecorded {
+            return Ok(());
+        }
+        let hint = "move or delete them, or remove them with the groups by --include-unrecorded";
+        Err(unrecorded_error(&unrecorded, hint))
+    }
+
+    /// Prints the unrecorded resources of the removed groups, which another program removes before the groups.
+    pub(in crate::commands) async fn print_unrecorded(
+        &self,
+        planned: &PlannedRemoval,
+    ) -> Result<(), CommandError> {
+        let unrecorded = self.find_unrecorded(&planned.plan, &planned.known).await?;
+        if !unrecorded.is_empty() {
+            output::print_stderr(&format!(
+                "note: the resource groups contain resources that lanyard did not create:\n{}",
+                id_lines(&unrecorded)
+            ));
+        }
+        Ok(())
+    }
+
+    /// The resources in the removed groups that do not belong to the stacks.
+    pub(super) async fn find_unrecorded(
+        &self,
+        plan: &DestroyPlan,
+        known: &RecordedState,
+    ) -> Result<Vec<ArmResourceId>, CommandError> {
+        let arm = &self.account.arm;
+        find_unrecorded_resources(arm, plan, known, &self.identifiers).await.map_err(|error| {
+            CommandError::unavailable("listing the resources of the groups failed")
+                .with_cause(&error)
+                .with_hint(error.hint())
+        })
+    }
+}
+
+/// A removal that has not begun.
+pub(in crate::commands) struct PlannedRemoval {
+    /// The resources that belong to the stacks.
+    known: RecordedState,
+    plan: DestroyPlan,
+}
+
+impl PlannedRemoval {
+    /// Prints the resources that would be removed.
+    pub(in crate::commands) fn print(&self) {
+        output::print_stderr(&plan_text(&self.plan));
     }
 }
 
@@ -200,17 +259,8 @@ pub(in crate::commands) struct StackRemoval {
 
 impl StackRemoval {
     /// The result of `--dry-run`.
-    pub(in crate::commands) const fn planned(plan: DestroyPlan) -> Self {
-        Self { plan, run: None, is_empty: false }
-    }
-
-    /// The result of a run that removed the resources of the plan.
-    pub(in crate::commands) const fn ran(
-        plan: DestroyPlan,
-        report: RunReport,
-        headroom: Option<RateLimitHeadroom>,
-    ) -> Self {
-        Self { plan, run: Some((report, headroom)), is_empty: false }
+    pub(in crate::commands) fn planned(planned: PlannedRemoval) -> Self {
+        Self { plan: planned.plan, run: None, is_empty: false }
     }
 
     /// Whether nothing of the stack is left, also after a failure.
@@ -260,20 +310,20 @@ fn no_journal(location: &JournalLocation) -> CommandError {
         .with_hint("name its directory or container with --state; for a cluster of another tool, run `lanyard import azure` first")
 }
 
-pub(in crate::commands) fn unrecorded_error(
-    unrecorded: &[ArmResourceId],
-    hint: &str,
-) -> CommandError {
-    let ids: Vec<_> = unrecorded.iter().map(ArmResourceId::as_str).collect();
+pub(super) fn unrecorded_error(unrecorded: &[ArmResourceId], hint: &str) -> CommandError {
     CommandError::invalid_input(format!(
-        "the resource groups contain resources that lanyard did not create; nothing was removed:\n{}",
-        ids.join("\n")
+        "the resource groups contain resources that lanyard did not create; nothing in Azure was removed:\n{}",
+        id_lines(unrecorded)
     ))
     .with_hint(hint)
 }
 
+fn id_lines(ids: &[ArmResourceId]) -> String {
+    ids.iter().map(ArmResourceId::as_str).collect::<Vec<_>>().join("\n")
+}
+
 /// The resources that are removed, as a table.
-pub(in crate::commands) fn plan_text(plan: &DestroyPlan) -> String {
+fn plan_text(plan: &DestroyPlan) -> String {
     if plan.resources.is_empty() {
         return "Nothing to remove.".to_owned();
     }

@@ -6,8 +6,7 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    RecordedState, RollBackPlan, RunContext, find_unrecorded_resources, roll_back,
-    wait_for_interrupted_writes,
+    RecordedState, RollBackPlan, RunContext, roll_back, wait_for_interrupted_writes,
 };
 
 use super::destroy_stack::{RecordedStacks, removed_rows, unrecorded_error};
@@ -46,14 +45,7 @@ impl RecordedStacks<'_> {
             let context = RunContext { arm, journal, clock, progress: &progress, options };
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
-            let state = journal.state();
-            let unrecorded =
-                find_unrecorded_resources(arm, &plan.removed, &state, &self.identifiers);
-            let unrecorded = unrecorded.await.map_err(|error| {
-                CommandError::unavailable("listing the resources of the groups failed")
-                    .with_cause(&error)
-                    .with_hint(error.hint())
-            })?;
+            let unrecorded = self.find_unrecorded(&plan.removed, &journal.state()).await?;
             if !unrecorded.is_empty() {
                 let hint = "move or delete them, then run the command again";
                 return Err(unrecorded_error(&unrecorded, hint));

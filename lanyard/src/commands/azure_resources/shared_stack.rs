@@ -200,7 +200,8 @@ impl<'a> SharedStack<'a> {
         self.recorded(&args.run, clock)?.roll_back(&args.run, format, clock).await
     }
 
-    fn recorded(
+    /// The stack, with the journal that records its resources.
+    pub(in crate::commands) fn recorded(
         &self,
         run: &RunArgs,
         clock: &SharedClock,

@@ -61,12 +61,29 @@ impl StateArgs {
         cluster: JournalCluster,
         name: &str,
     ) -> Result<TargetJournal, CommandError> {
-        let JournalContext { account, environment, clock, lock_timeout } = context;
         let location = match &self.state {
             Some(location) => location.clone(),
-            None => default_base(environment)?.join(&[account.subscription.as_str(), name]),
+            None => default_base(context.environment)?
+                .join(&[context.account.subscription.as_str(), name]),
         };
-        let access = JournalAccess {
+        Ok(TargetJournal { location, cluster, access: context.access() })
+    }
+
+    /// The cluster in the journal of --state; `None` without the flag. Does not lock the journal.
+    pub(in crate::commands) async fn read_cluster(
+        &self,
+        context: JournalContext<'_>,
+    ) -> Option<Result<Option<JournalCluster>, CommandError>> {
+        let location = self.state.as_ref()?;
+        let cluster = location.read_cluster(&context.access()).await;
+        Some(cluster.map_err(|error| journal_error(&error)))
+    }
+}
+
+impl JournalContext<'_> {
+    fn access(self) -> JournalAccess {
+        let Self { account, clock, lock_timeout, .. } = self;
+        JournalAccess {
             container: ContainerAccess {
                 credential: Arc::clone(&account.credential),
                 client_options: account.transport.client_options(),
@@ -74,8 +91,7 @@ impl StateArgs {
             holder: this_process(clock),
             clock: SharedClock::clone(clock),
             lock_timeout,
-        };
-        Ok(TargetJournal { location, cluster, access })
+        }
     }
 }
 

@@ -1,20 +1,17 @@
 //! `lanyard ccoctl azure delete`: removes the issuer and the identities of an owner.
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::{
-    CcoctlRemoval, DestroyPlan, RecordedState, ResourceStack, RunContext, destroy,
-    find_unrecorded_resources, wait_for_interrupted_writes,
-};
+use lanyard_infra::{CcoctlRemoval, RecordedState};
 use lanyard_vocabulary::format_error_chain;
 
 use super::flags::OwnerArgs;
-use crate::commands::azure_account::AzureAccount;
-use crate::commands::azure_resources::destroy_stack::{StackRemoval, plan_text, unrecorded_error};
-use crate::commands::azure_resources::target_journal::journal_error;
-use crate::commands::azure_resources::{RunArgs, interrupted_write_error};
+use crate::commands::azure_resources::RunArgs;
+use crate::commands::azure_resources::destroy_stack::{
+    PlannedRemoval, RecordedStacks, StackRemoval,
+};
 use crate::commands::go_bool::GoBool;
 use crate::exit::{CommandError, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::CliOutputFormat;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
@@ -60,36 +57,26 @@ pub(crate) struct Args {
 pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let clock = SystemClock::shared();
     let account = args.owner.sign_in(&environment, &clock).await?;
+    let stack = args.owner.stack(&account, &environment).recorded(&args.run, &clock)?;
+    let include_unrecorded = args.include_unrecorded;
     if args.dry_run.0 {
-        let plan = args.plan(&account, &environment, &RecordedState::default()).await?;
-        return StackRemoval::planned(plan).print(args.output);
+        let planned = args.plan(&stack, RecordedState::default()).await?;
+        stack.check_unrecorded(&planned, include_unrecorded).await?;
+        return StackRemoval::planned(planned).print(args.output);
     }
-    let stack = args.owner.stack(&account, &environment);
-    let target = stack.target(Vec::new(), &args.run, &clock)?;
-    let removal = target.journal.write(async |journal| {
-        let (arm, progress) = (&account.arm, args.run.progress());
-        let options = args.run.options();
-        let context = RunContext { arm, journal, clock: &clock, progress: &progress, options };
-        let waited = wait_for_interrupted_writes(context).await;
-        waited.map_err(|error| interrupted_write_error(&error))?;
-        let plan = args.plan(&account, &environment, &journal.state()).await?;
-        let report = destroy(context, &plan).await;
-        progress.end();
-        let report = report.map_err(|error| journal_error(&error))?;
-        Ok(StackRemoval::ran(plan, report, arm.lowest_headroom()))
-    });
-    removal.await?.print(args.output)
+    let plan = async |recorded| args.plan(&stack, recorded).await;
+    let removal = stack.remove_planned(&args.run, include_unrecorded, &clock, plan).await?;
+    removal.print(args.output)
 }
 
 impl Args {
     /// Finds the resources to remove, and prints them.
     async fn plan(
         &self,
-        account: &AzureAccount,
-        environment: &ProcessEnvironment,
-        recorded: &RecordedState,
-    ) -> Result<DestroyPlan, CommandError> {
-        let owner = &self.owner;
+        stack: &RecordedStacks<'_>,
+        recorded: RecordedState,
+    ) -> Result<PlannedRemoval, CommandError> {
+        let (owner, account) = (&self.owner, stack.account);
         let removal = CcoctlRemoval {
             subscription: account.subscription.clone(),
             owner: owner.owner(),
@@ -100,24 +87,11 @@ impl Args {
                 .unwrap_or_else(|| owner.name.clone()),
             removes_group: self.delete_oidc_resource_group.0,
         };
-        let found = removal.find(&account.arm, recorded).await.map_err(|error| {
+        let found = removal.find(&account.arm, &recorded).await.map_err(|error| {
             CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
         })?;
-        let plan = DestroyPlan::new(&found, &[ResourceStack::Ccoctl]);
-        output::print_stderr(&plan_text(&plan));
-        let identifiers = owner.stack(account, environment).identifiers()?;
-        let unrecorded = find_unrecorded_resources(&account.arm, &plan, &found, &identifiers)
-            .await
-            .map_err(|error| {
-                CommandError::unavailable("listing the resources of the group failed")
-                    .with_cause(&error)
-                    .with_hint(error.hint())
-            })?;
-        if unrecorded.is_empty() || self.include_unrecorded {
-            Ok(plan)
-        } else {
-            let hint = "move or delete them, or remove them with the group by --include-unrecorded";
-            Err(unrecorded_error(&unrecorded, hint))
-        }
+        let planned = stack.plan(found);
+        planned.print();
+        Ok(planned)
     }
 }

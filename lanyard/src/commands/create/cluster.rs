@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
 use lanyard_infra::manifests::{
-    ClusterManifests, ClusterOptions, HostedClusterParameters, SecretInputs,
+    ClusterAccount, ClusterManifests, ClusterOptions, HostedClusterParameters, SecretInputs,
 };
 use lanyard_infra::{ClusterIdentities, InfraOutput};
 use serde::Serialize;
@@ -52,7 +52,8 @@ Examples:
 /// of the objects by the API server (a dry run), and of the plan. Run the command with the same flags and --infra-id
 /// to continue after an interruption. A second run changes nothing.
 ///
-/// --render prints the objects instead of applying them.
+/// --render prints the objects instead of applying them. The Azure resources are created nevertheless, unless
+/// --infra-json is given.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
@@ -91,55 +92,63 @@ struct ClusterSummary {
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     args.check_flags()?;
-    let secrets = args.secrets.read()?;
-    let objects = if args.render.is_render() {
-        None
-    } else {
-        let (name, namespace) = (&args.cluster.name, &args.cluster.namespace);
-        let connected = ClusterObjects::connect(&args.server, &environment, name, namespace);
-        let objects = connected.await?;
-        objects.check_kinds().await?;
-        Some(objects)
+    let options = args.checked_options()?;
+    let Some(path) = &args.infra_json else {
+        args.check_configuration()?;
+        return args.create_infrastructure(options, &environment).await;
     };
-    match &args.infra_json {
-        Some(path) => {
-            let file = InfrastructureFile::read(path, &args, &environment)?;
-            let parameters = parameters(file.options, file.infra, file.identities)?;
-            let manifests = checked_manifests(&parameters, secrets)?;
-            let accepted = accepted_objects(objects.as_ref(), &manifests).await?;
-            args.finish(accepted, &manifests, None).await
-        }
-        None => args.create_infrastructure(objects.as_ref(), secrets, &environment).await,
-    }
+    let file = InfrastructureFile::read(path, &args, &environment)?;
+    let parameters = parameters(options, file.account, file.infra, file.identities)?;
+    let manifests = checked_manifests(&parameters, args.secrets.read()?)?;
+    let objects = args.connect(&environment).await?;
+    let accepted = accepted_objects(objects.as_ref(), &manifests).await?;
+    args.finish(accepted, &manifests, None).await
 }
 
 impl Args {
+    /// Connects to the API server and checks its kinds; `None` if the objects are only printed.
+    async fn connect(
+        &self,
+        environment: &ProcessEnvironment,
+    ) -> Result<Option<ClusterObjects>, CommandError> {
+        if self.render.is_render() {
+            return Ok(None);
+        }
+        let (name, namespace) = (&self.cluster.name, &self.cluster.namespace);
+        let objects = ClusterObjects::connect(&self.server, environment, name, namespace).await?;
+        objects.check_kinds().await?;
+        Ok(Some(objects))
+    }
+
     /// Creates the infrastructure and the objects.
     async fn create_infrastructure(
         &self,
-        objects: Option<&ClusterObjects>,
-        secrets: SecretInputs,
+        options: ClusterOptions,
         environment: &ProcessEnvironment,
     ) -> CommandResult {
+        let secrets = self.secrets.read()?;
+        let objects = self.connect(environment).await?;
         let clock = SystemClock::shared();
-        let new = NewInfrastructure::prepare(self, objects, environment, &clock).await?;
-        let options = new.options(self)?;
+        let new = NewInfrastructure::prepare(self, objects.as_ref(), environment, &clock).await?;
         let target = new.target(&self.run, environment, &clock).await?;
         let infra = infrastructure::parse_output(&target)?;
         let identities = infra.identities.clone().ok_or_else(infrastructure::no_identities)?;
-        let parameters = parameters(options, infra, identities)?;
+        let parameters = parameters(options, new.cluster_account(), infra, identities)?;
         let manifests = checked_manifests(&parameters, secrets)?;
-        let accepted = accepted_objects(objects, &manifests).await?;
+        let accepted = accepted_objects(objects.as_ref(), &manifests).await?;
         let Some(summary) = infrastructure::apply(&target, &self.run, &clock).await? else {
             return Ok(CommandExit::Failed);
         };
         if !summary.succeeded() {
-            let summary = ClusterSummary { infrastructure: Some(summary), objects: Vec::new() };
-            summary.print(self.output)?;
+            self.print_summary(&ClusterSummary {
+                infrastructure: Some(summary),
+                objects: Vec::new(),
+            })?;
             output::print_stderr(&new.continue_hint());
             return Ok(CommandExit::Failed);
         }
-        self.finish(accepted, &manifests, Some(summary)).await
+        let finished = self.finish(accepted, &manifests, Some(summary)).await;
+        finished.inspect_err(|_| output::print_stderr(&new.continue_hint()))
     }
 
     /// Prints or applies the objects.
@@ -149,22 +158,38 @@ impl Args {
         manifests: &ClusterManifests,
         infrastructure: Option<RunSummary>,
     ) -> CommandResult {
-        let Some(accepted) = accepted else {
-            self.render.write(manifests)?;
-            return Ok(CommandExit::Success);
+        let objects = match accepted {
+            Some(accepted) => accepted.apply().await?,
+            None => Vec::new(),
         };
-        let objects = accepted.apply().await?;
-        ClusterSummary { infrastructure, objects }.print(self.output)?;
+        let summary = ClusterSummary { infrastructure, objects };
+        if !summary.is_empty() {
+            self.print_summary(&summary)?;
+        }
+        if self.render.is_render() {
+            self.render.write(manifests)?;
+        }
         Ok(CommandExit::Success)
+    }
+
+    /// Prints the result, to standard error if standard output is for the objects.
+    fn print_summary(&self, summary: &ClusterSummary) -> Result<(), CommandError> {
+        let text = summary.to_text(self.output);
+        if self.render.is_render() {
+            output::print_stderr(text.trim_end());
+            return Ok(());
+        }
+        output::print_stdout(&text)
     }
 }
 
 fn parameters(
     options: ClusterOptions,
+    account: ClusterAccount,
     infra: InfraOutput,
     identities: ClusterIdentities,
 ) -> Result<HostedClusterParameters, CommandError> {
-    HostedClusterParameters::new(options, infra, identities)
+    HostedClusterParameters::new(options, account, infra, identities)
         .map_err(|problems| CommandError::invalid_input(problems.to_string()))
 }
 
@@ -190,14 +215,19 @@ async fn accepted_objects<'a>(
 }
 
 impl ClusterSummary {
-    fn print(&self, format: CliOutputFormat) -> Result<(), CommandError> {
-        output::print_stdout(&match format {
+    /// Whether there is nothing to print: the objects are printed, and their infrastructure comes from a file.
+    const fn is_empty(&self) -> bool {
+        self.infrastructure.is_none() && self.objects.is_empty()
+    }
+
+    fn to_text(&self, format: CliOutputFormat) -> String {
+        match format {
             CliOutputFormat::Table => {
                 let infrastructure = self.infrastructure.iter().map(RunSummary::to_text);
                 let objects = (!self.objects.is_empty()).then(|| applied_text(&self.objects));
                 infrastructure.chain(objects).collect::<Vec<_>>().join("\n")
             }
             format => output::serialize_document(self, format),
-        })
+        }
     }
 }

@@ -6,18 +6,20 @@ mod hosted_cluster_deletion;
 use std::time::Duration;
 
 use kube::api::DynamicObject;
+use lanyard_api::HostedCluster;
 use lanyard_clock::SystemClock;
 use lanyard_infra::manifests::KubernetesName;
 use lanyard_infra::{ClusterIdentifiers, ClusterName, ResourceStack};
+use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::InfraId;
 use serde::Serialize;
 
 use self::hosted_cluster_deletion::{HostedClusterDeletion, delete_labelled_objects};
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::{
-    DestroyArgs, RecordedStacks, StackRemoval, plan_text,
+    DestroyArgs, PlannedRemoval, RecordedStacks, StackRemoval,
 };
-use crate::commands::cluster_objects::{ClusterObjects, infra_id_of};
+use crate::commands::cluster_objects::{ClusterObjects, api_error, infra_id_of};
 use crate::commands::go_bool::GoBool;
 use crate::commands::go_duration::GoDuration;
 use crate::commands::kubectl::ApiServerArgs;
@@ -42,6 +44,10 @@ const PRIVATE_GRACE_PERIOD: Duration = Duration::from_mins(20);
 /// operator has removed its own finalizers. Then removes the infrastructure and the role assignments that the journal
 /// records, the Secrets of the cluster, and at last the finalizer.
 ///
+/// If a resource group to remove then contains resources that neither the journal nor a tag of the cluster records,
+/// the command ends with an error before the first deletion in Azure, and the finalizer stays. Remove the resources or
+/// add --include-unrecorded, and run the command again. With --dry-run, they are listed.
+///
 /// The managed identities, the token issuer and the DNS zone stay: `lanyard destroy iam|oidc|dns azure` removes them.
 ///
 /// Run the command again to continue after an interruption. If the HostedCluster does not exist any more, give
@@ -62,7 +68,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "10m", value_name = "DURATION")]
     cluster_grace_period: GoDuration,
     /// After the grace period, remove the finalizers of HyperShift and Cluster API, and continue. Machines, disks and
-    /// load balancers outside of the removed resource groups stay then
+    /// load balancers outside of the removed resource groups stay then. Also continue if the API server does not serve
+    /// HostedClusters
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     force: GoBool,
     /// Let HyperShift's operator remove the load balancers and disks that the cluster created
@@ -99,7 +106,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let connected =
         ClusterObjects::connect(&args.server, &environment, &args.name, &args.namespace);
     let objects = connected.await?;
-    let existing = objects.find_hosted_cluster().await?;
+    let existing = args.find_cluster(&objects).await?;
     let infra_id = args.infra_id(existing.as_ref())?;
     let identifiers = ClusterIdentifiers::new(args.name.clone(), infra_id)
         .map_err(|error| CommandError::invalid_input("--infra-id").with_cause(&error))?;
@@ -109,10 +116,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let run = &args.destroy.run;
     let recorded =
         RecordedStacks::of_cluster(&account, &identifiers, stacks, run, &environment, &clock)?;
-    let plan = recorded.check(&args.destroy).await?;
-    output::print_stderr(&plan_text(&plan));
+    let planned = recorded.read_plan().await?;
+    planned.print();
     if args.destroy.dry_run {
-        return args.print_plan(&objects, existing.is_some(), StackRemoval::planned(plan));
+        return args.print_plan(&objects, existing.is_some(), &recorded, planned).await;
     }
     let hosted_cluster = match &existing {
         None => "absent",
@@ -121,9 +128,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             "deleted"
         }
     };
-    let removal = recorded.remove_checked(&args.destroy, &clock).await.inspect_err(|_| {
-        print_kept_finalizer(existing.is_some(), &identifiers);
-    })?;
+    // Until the HostedCluster is deleted, the groups contain addresses and disks of the running cluster.
+    let include_unrecorded = args.destroy.include_unrecorded;
+    let plan = async |state| Ok(recorded.plan(state));
+    let removal = recorded.remove_planned(run, include_unrecorded, &clock, plan).await;
+    let removal =
+        removal.inspect_err(|_| print_kept_finalizer(existing.is_some(), &identifiers))?;
     // HyperShift releases the cluster after every failure with --force, and what is left is forgotten.
     let is_removed = removal.succeeded() || (args.force.0 && removal.is_empty());
     if !is_removed {
@@ -133,7 +143,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         return Ok(CommandExit::Failed);
     }
     let removed = delete_labelled_objects(&objects, identifiers.infra_id()).await?;
-    finalizers::remove_own(&objects).await?;
+    if existing.is_some() {
+        finalizers::remove_own(&objects).await?;
+    }
     DestroySummary { hosted_cluster, infrastructure: removal, objects: removed }
         .print(args.destroy.output)?;
     Ok(CommandExit::Success)
@@ -152,6 +164,26 @@ fn print_kept_finalizer(has_cluster: bool, identifiers: &ClusterIdentifiers) {
 }
 
 impl Args {
+    /// Reads the HostedCluster; `None` if it does not exist. With --force, also if its kind is not served.
+    async fn find_cluster(
+        &self,
+        objects: &ClusterObjects,
+    ) -> Result<Option<DynamicObject>, CommandError> {
+        match objects.read_hosted_cluster().await {
+            Ok(found) => Ok(found),
+            Err(error @ ApiError::NotServed { .. }) if self.force.0 => {
+                output::print_stderr(&format!("note: {error}; --force continues without it"));
+                Ok(None)
+            }
+            Err(error @ ApiError::NotServed { .. }) => {
+                Err(objects.not_served_error(HostedCluster::KIND, &error).with_hint(
+                    "give the --context of the management cluster; if the management cluster is gone, give --infra-id and --force",
+                ))
+            }
+            Err(error) => Err(api_error(&error)),
+        }
+    }
+
     fn infra_id(&self, existing: Option<&DynamicObject>) -> Result<InfraId, CommandError> {
         match (existing.and_then(infra_id_of), &self.infra_id) {
             (Some(found), Some(given)) if found != *given => Err(CommandError::invalid_input(
@@ -184,11 +216,12 @@ impl Args {
         }
     }
 
-    fn print_plan(
+    async fn print_plan(
         &self,
         objects: &ClusterObjects,
         has_cluster: bool,
-        infrastructure: StackRemoval,
+        recorded: &RecordedStacks<'_>,
+        planned: PlannedRemoval,
     ) -> CommandResult {
         let hosted_cluster = if has_cluster { "present" } else { "absent" };
         if has_cluster {
@@ -197,7 +230,12 @@ impl Args {
                 objects.namespace(),
                 objects.name()
             ));
+            // HyperShift's operator removes those of the running cluster.
+            recorded.print_unrecorded(&planned).await?;
+        } else {
+            recorded.check_unrecorded(&planned, self.destroy.include_unrecorded).await?;
         }
+        let infrastructure = StackRemoval::planned(planned);
         DestroySummary { hosted_cluster, infrastructure, objects: Vec::new() }
             .print(self.destroy.output)?;
         Ok(CommandExit::Success)

@@ -34,7 +34,7 @@ struct CommandTrial {
 
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let trial = |name, run| CommandTrial { name, run };
-    let trials: [CommandTrial; 11] = [
+    let trials: [CommandTrial; 14] = [
         // NodePool is installed after this trial.
         trial("missing_node_pool_kind_is_reported_before_the_first_write", missing_node_pool_kind),
         trial("created_cluster_is_accepted_and_a_second_run_changes_nothing", created_twice),
@@ -42,11 +42,15 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         trial("killed_commands_are_continued", killed),
         trial("destroy_waits_for_finalizers_of_others_unless_forced", other_finalizers),
         trial("finalizer_stays_while_infrastructure_is_left", failed_infrastructure),
+        trial("addresses_of_the_running_cluster_are_removed_before_its_groups", router_address),
+        trial("failed_apply_names_the_infrastructure_id", failed_apply),
         trial("missing_group_of_the_user_does_not_stop_destroy", missing_group),
         trial("infrastructure_without_a_cluster_is_found_by_its_journal", lost_cluster),
         trial("managed_private_cluster_is_created_from_an_infrastructure_file", managed_cluster),
         trial("private_cluster_names_a_subnet_that_destroy_leaves", private_cluster),
         trial("destroy_without_a_journal_names_the_import", no_journal),
+        // The kind is removed for good.
+        trial("destroy_without_the_kind_hosted_cluster_needs_force", missing_hosted_cluster_kind),
     ];
     let shared: Arc<Mutex<Option<Arc<CommandFixture>>>> = Arc::default();
     let trials = trials.into_iter().enumerate().map(|(position, trial)| {
@@ -130,7 +134,12 @@ fn created_twice(fixture: &CommandFixture) -> Result<(), Failed> {
     expect_equal("Azure", fixture.azure_resources()?, azure)?;
     // The infrastructure id of the existing HostedCluster is the default.
     let without_id = without_infra_id(&create_arguments());
-    fixture.succeed(&without_id).map(drop)
+    fixture.succeed(&without_id)?;
+    // Standard output is for the objects.
+    let render = create_arguments().into_iter().chain(["--render".to_owned()]);
+    let rendered = fixture.run(&render.collect::<Vec<_>>())?;
+    expect_equal("exit code", rendered.code, Some(0))?;
+    rendered.expect_error("\"infrastructure\": ")
 }
 
 /// Removes the cluster of the trial before.
@@ -216,6 +225,52 @@ fn failed_infrastructure(fixture: &CommandFixture) -> Result<(), Failed> {
     fixture.expect_removed()
 }
 
+/// HyperShift's operator removes the address of the router while the HostedCluster is being deleted.
+fn router_address(fixture: &CommandFixture) -> Result<(), Failed> {
+    let (create, destroy) = (create_arguments(), destroy_arguments(&[]));
+    fixture.succeed(&create)?;
+    let address = fixture.create_router_address()?;
+    let dry_run = fixture.run(&destroy_arguments(&["--dry-run"]))?;
+    expect_equal("exit code", dry_run.code, Some(0))?;
+    dry_run.expect_error(&address)?;
+    let azure = fixture.azure_resources()?;
+    let failed = fixture.run(&destroy)?;
+    expect_equal("exit code", failed.code, Some(2))?;
+    failed.expect_error(&address)?;
+    failed.expect_error(DESTROY_FINALIZER)?;
+    expect_equal("Azure", fixture.azure_resources()?, azure)?;
+    let cluster = fixture.hosted_cluster()?.ok_or("the HostedCluster is gone")?;
+    let expected = vec![DESTROY_FINALIZER.to_owned()];
+    expect_equal("finalizers", cluster.metadata.finalizers, Some(expected))?;
+    fixture.delete_resource(&address)?;
+    fixture.succeed(&destroy)?;
+    fixture.expect_removed()?;
+
+    fixture.succeed(&create)?;
+    let address = fixture.create_router_address()?;
+    fixture.set_finalizers(&[OTHER_FINALIZER])?;
+    let mut child = fixture.spawn(&destroy)?;
+    fixture.wait_until_deleting()?;
+    fixture.delete_resource(&address)?;
+    fixture.set_finalizers(&[DESTROY_FINALIZER])?;
+    expect_equal("exit code", child.wait()?.code(), Some(0))?;
+    fixture.expect_removed()
+}
+
+fn failed_apply(fixture: &CommandFixture) -> Result<(), Failed> {
+    let create = create_arguments();
+    // A dry run does not count towards the quota, so that only the objects after the infrastructure exceed it.
+    fixture.limit_secrets(2)?;
+    let failed = fixture.run(&create)?;
+    expect_equal("exit code", failed.code, Some(3))?;
+    failed.expect_error("exceeded quota")?;
+    failed.expect_error(&format!("run the command again with --infra-id {INFRA_ID}"))?;
+    fixture.remove_limit()?;
+    fixture.succeed(&create)?;
+    fixture.succeed(&destroy_arguments(&[]))?;
+    fixture.expect_removed()
+}
+
 fn missing_group(fixture: &CommandFixture) -> Result<(), Failed> {
     const GROUP: &str = "harbour-of-the-user";
     fixture.create_group(GROUP)?;
@@ -234,6 +289,12 @@ fn lost_cluster(fixture: &CommandFixture) -> Result<(), Failed> {
     let parameters = DeleteParams::default();
     fixture.block_on(fixture.hosted_clusters().delete(NAME, &parameters))?;
     let failed = fixture.run(&without_infra_id(&create))?;
+    expect_equal("exit code", failed.code, Some(2))?;
+    failed.expect_error(&format!("continue with --infra-id {INFRA_ID}"))?;
+    let journal = fixture.move_journals()?;
+    let state = ["--state".to_owned(), journal];
+    let failed = fixture.run(&[without_infra_id(&create), state.to_vec()].concat())?;
+    fixture.return_journals()?;
     expect_equal("exit code", failed.code, Some(2))?;
     failed.expect_error(&format!("continue with --infra-id {INFRA_ID}"))?;
     let removed = fixture.succeed(&destroy_arguments(&[]))?;
@@ -308,6 +369,16 @@ fn no_journal(fixture: &CommandFixture) -> Result<(), Failed> {
     failed.expect_error("lanyard import azure")
 }
 
+fn missing_hosted_cluster_kind(fixture: &CommandFixture) -> Result<(), Failed> {
+    fixture.remove_hosted_cluster_kind()?;
+    let failed = fixture.run(&destroy_arguments(&[]))?;
+    expect_equal("exit code", failed.code, Some(3))?;
+    failed.expect_error("the API server of the context `")?;
+    failed.expect_error("does not serve the kind HostedCluster")?;
+    let removed = fixture.succeed(&destroy_arguments(&["--force"]))?;
+    expect_equal("HostedCluster", &removed["hostedCluster"], &json!("absent"))
+}
+
 impl CommandFixture {
     /// Replaces the finalizers of the HostedCluster.
     fn set_finalizers(&self, finalizers: &[&str]) -> Result<(), Failed> {
@@ -317,13 +388,17 @@ impl CommandFixture {
         Ok(())
     }
 
+    fn wait_until_deleting(&self) -> Result<(), Failed> {
+        self.wait_until("the HostedCluster is being deleted", || {
+            let cluster = self.hosted_cluster()?;
+            Ok(cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_some()))
+        })
+    }
+
     /// Starts a command, and kills it once the HostedCluster is being deleted.
     fn kill_when_deleting(&self, arguments: &[String]) -> Result<(), Failed> {
         let mut child = self.spawn(arguments)?;
-        let waited = self.wait_until("the HostedCluster is being deleted", || {
-            let cluster = self.hosted_cluster()?;
-            Ok(cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_some()))
-        });
+        let waited = self.wait_until_deleting();
         child.kill()?;
         child.wait()?;
         waited

@@ -11,7 +11,7 @@ use lanyard_infra::manifests::{
     NodeUpgradeType, OAuthPublishing, PrivateAccessOptions,
 };
 use lanyard_infra::{BaseDomain, ClusterName, EncryptionKeyId};
-use lanyard_vocabulary::{ArmResourceId, EntraTenantId, InfraId, SecretName, SubscriptionId};
+use lanyard_vocabulary::{ArmResourceId, InfraId, SecretName, SubscriptionId};
 
 use super::Args;
 use crate::commands::azure_resources::output_files::write_output_file;
@@ -33,8 +33,8 @@ pub(super) struct ClusterFlags {
     /// [default: from --infra-json]
     #[arg(long, required_unless_present = "infra_json", value_name = "DOMAIN")]
     pub(super) base_domain: Option<BaseDomain>,
-    /// The infrastructure id, a part of the names of all resources. Required if `LANYARD_STATE` is a container, or if
-    /// a journal records an infrastructure for the name
+    /// The infrastructure id, a part of the names of all resources. Required if a journal records an infrastructure for
+    /// the name, or if `LANYARD_STATE` is a container and --state is not given
     /// [default: that of the HostedCluster, otherwise the name with five random characters]
     #[arg(long, value_name = "ID")]
     pub(super) infra_id: Option<InfraId>,
@@ -194,7 +194,8 @@ pub(super) struct NodePoolFlags {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Rendering")]
 pub(super) struct RenderFlags {
-    /// Print the objects as YAML instead of applying them; with --infra-json, no request is sent
+    /// Print the objects as YAML instead of applying them. Without --infra-json, the Azure resources are created, and
+    /// the result is printed to standard error; with it, no request is sent
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     render: GoBool,
     /// Write the objects into this file instead of printing them
@@ -277,20 +278,20 @@ impl Args {
         }
     }
 
-    /// The options of the objects.
-    pub(super) fn options(
-        &self,
-        subscription: SubscriptionId,
-        tenant: EntraTenantId,
-    ) -> ClusterOptions {
+    /// The options of the objects. Sends no request.
+    pub(super) fn checked_options(&self) -> Result<ClusterOptions, CommandError> {
+        let options = self.options();
+        options.check().map_err(|problems| CommandError::invalid_input(problems.to_string()))?;
+        Ok(options)
+    }
+
+    fn options(&self) -> ClusterOptions {
         let (cluster, platform) = (&self.cluster, &self.platform);
         let pairs =
             |pairs: &[(String, String)]| -> BTreeMap<_, _> { pairs.iter().cloned().collect() };
         ClusterOptions {
             name: cluster.name.clone(),
             namespace: cluster.namespace.clone(),
-            subscription,
-            tenant,
             cloud: self.account.cloud,
             infra_id: cluster.infra_id.clone(),
             base_domain: cluster.base_domain.clone(),

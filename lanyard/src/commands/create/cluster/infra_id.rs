@@ -8,20 +8,20 @@ use lanyard_vocabulary::InfraId;
 use crate::commands::azure_resources::target_journal::{JournalContext, StateArgs, default_base};
 use crate::exit::CommandError;
 
-/// Generates an infrastructure id, unless the journals record resources of a cluster with the name: an interrupted
-/// run without --infra-id must not lead to a second infrastructure.
+const MISSING: &str = "--infra-id is missing";
+
+/// Generates an infrastructure id, unless the journal of --state or a journal of the default location records a
+/// cluster with the name: an interrupted run without --infra-id must not lead to a second infrastructure.
 pub(super) async fn new_infra_id(
     name: &ClusterName,
+    state: &StateArgs,
     context: JournalContext<'_>,
 ) -> Result<InfraId, CommandError> {
-    const MISSING: &str = "--infra-id is missing";
-    let JournalLocation::Directory(base) = default_base(context.environment)? else {
-        let reason = "journals in a container are not searched for an interrupted creation";
-        return Err(CommandError::invalid_input(format!("{MISSING}: {reason}"))
-            .with_hint("give an infrastructure id, such as the name with five random characters"));
+    let found = match state.read_cluster(context).await {
+        Some(cluster) => recorded_cluster(name, cluster?, context)?,
+        None => find_infra_id(name, context).await?,
     };
-    let journals = base.join(context.account.subscription.as_str());
-    if let Some(found) = recorded_infra_id(name, context, &journals).await {
+    if let Some(found) = found {
         return Err(CommandError::invalid_input(format!(
             "{MISSING}: a journal records the infrastructure `{found}` of a cluster `{name}`"
         ))
@@ -35,6 +35,39 @@ pub(super) async fn new_infra_id(
                 .with_cause(&error)
         },
     )
+}
+
+/// The infrastructure id of the cluster in the journal of --state.
+fn recorded_cluster(
+    name: &ClusterName,
+    recorded: Option<JournalCluster>,
+    context: JournalContext<'_>,
+) -> Result<Option<InfraId>, CommandError> {
+    match recorded {
+        Some(it)
+            if it.name != *name || it.subscription != context.account.subscription.as_str() =>
+        {
+            Err(CommandError::invalid_input(format!(
+                "--state: the journal belongs to the cluster `{it}`"
+            ))
+            .with_hint("choose another directory or prefix with --state"))
+        }
+        recorded => Ok(recorded.map(|it| it.infra_id)),
+    }
+}
+
+/// The infrastructure id of a journal of the default location that records resources of a cluster with the name.
+async fn find_infra_id(
+    name: &ClusterName,
+    context: JournalContext<'_>,
+) -> Result<Option<InfraId>, CommandError> {
+    let JournalLocation::Directory(base) = default_base(context.environment)? else {
+        let reason = "journals in a container are not searched for an interrupted creation";
+        return Err(CommandError::invalid_input(format!("{MISSING}: {reason}"))
+            .with_hint("give an infrastructure id, such as the name with five random characters"));
+    };
+    let journals = base.join(context.account.subscription.as_str());
+    Ok(recorded_infra_id(name, context, &journals).await)
 }
 
 /// The infrastructure id of a journal in the directory that records resources of a cluster with the name.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lanyard_clock::SharedClock;
-use lanyard_infra::manifests::ClusterOptions;
+use lanyard_infra::manifests::ClusterAccount;
 use lanyard_infra::{AzureCredentialsFile, ClusterIdentities, InfraOutput};
 use lanyard_vocabulary::{EntraTenantId, InfraId};
 
@@ -26,7 +26,7 @@ use crate::settings::ProcessEnvironment;
 
 /// The infrastructure of --infra-json.
 pub(super) struct InfrastructureFile {
-    pub(super) options: ClusterOptions,
+    pub(super) account: ClusterAccount,
     pub(super) infra: InfraOutput,
     pub(super) identities: ClusterIdentities,
 }
@@ -58,7 +58,7 @@ impl InfrastructureFile {
             None => parse_variable("AZURE_SUBSCRIPTION_ID", variable, "--subscription")?,
         };
         let tenant = tenant(file.as_ref(), environment)?;
-        Ok(Self { options: args.options(subscription, tenant), infra, identities })
+        Ok(Self { account: ClusterAccount { subscription, tenant }, infra, identities })
     }
 }
 
@@ -140,6 +140,16 @@ impl Args {
         }
     }
 
+    /// Checks the flags of the infrastructure that the command creates. Sends no request.
+    pub(super) fn check_configuration(&self) -> Result<(), CommandError> {
+        // The infrastructure id may be known only after the sign-in. The checks are the same with another one.
+        let placeholder = self.cluster.name.as_str().parse().ok();
+        match self.cluster.infra_id.as_ref().or(placeholder.as_ref()) {
+            Some(infra_id) => self.configuration(infra_id).map(drop),
+            None => Ok(()),
+        }
+    }
+
     fn configuration(&self, infra_id: &InfraId) -> Result<ClusterConfiguration, CommandError> {
         const IMAGE_REGISTRY: &str = "ImageRegistry";
         let platform = &self.platform;
@@ -182,11 +192,6 @@ impl NewInfrastructure {
             None => None,
         };
         let given = args.cluster.infra_id.clone().or(existing);
-        // Wrong flags are reported before the sign-in.
-        let placeholder = args.cluster.name.as_str().parse().ok();
-        if let Some(infra_id) = given.as_ref().or(placeholder.as_ref()) {
-            args.configuration(infra_id)?;
-        }
         let account = AzureAccount::sign_in(&args.account, environment, clock).await?;
         let file = credentials_file(args)?;
         let tenant = match file.and_then(|file| file.tenant) {
@@ -197,7 +202,7 @@ impl NewInfrastructure {
             infra_id
         } else {
             let context = args.run.journal_context(&account, environment, clock);
-            new_infra_id(&args.cluster.name, context).await?
+            new_infra_id(&args.cluster.name, &args.run.state, context).await?
         };
         output::print_stderr(&format!("infrastructure id: {infra_id}"));
         let configuration = args.configuration(&infra_id)?;
@@ -215,11 +220,10 @@ impl NewInfrastructure {
         ClusterTarget::load(context, &self.configuration, &run.state).await
     }
 
-    /// The options of the objects.
-    pub(super) fn options(&self, args: &Args) -> Result<ClusterOptions, CommandError> {
-        let options = args.options(self.account.subscription.clone(), self.tenant.clone());
-        options.check().map_err(|problems| CommandError::invalid_input(problems.to_string()))?;
-        Ok(options)
+    /// Where the cluster's resources are.
+    pub(super) fn cluster_account(&self) -> ClusterAccount {
+        let (subscription, tenant) = (self.account.subscription.clone(), self.tenant.clone());
+        ClusterAccount { subscription, tenant }
     }
 
     /// How to continue after a failure.

@@ -12,7 +12,7 @@ use crate::suites::failed_with_causes;
 use crate::waiting::eventually;
 
 const GROUPS_VERSION: &str = "2021-04-01";
-const NETWORK_VERSION: &str = "2024-05-01";
+const NETWORK_VERSION: &str = "2023-11-01";
 const MANAGEMENT_GROUP: &str = "harbour2-management";
 const MANAGEMENT_NETWORK: &str =
     "/resourceGroups/harbour2-management/providers/Microsoft.Network/virtualNetworks/management";
@@ -119,6 +119,29 @@ impl AzureObserver {
     /// The virtual network of the management cluster, with its subnets.
     pub(super) async fn management_network(&self) -> Result<Value, Failed> {
         self.send(Method::GET, MANAGEMENT_NETWORK, NETWORK_VERSION, None).await
+    }
+
+    pub(super) fn subscription(&self) -> &str {
+        &self.subscription
+    }
+
+    /// Creates a public address in a group. Returns its id.
+    pub(super) async fn create_address(&self, group: &str, tags: &Value) -> Result<String, Failed> {
+        let path =
+            format!("/resourceGroups/{group}/providers/Microsoft.Network/publicIPAddresses/router");
+        let body = json!({
+            "location": "eastus", "sku": { "name": "Standard" }, "tags": tags,
+            "properties": { "publicIPAllocationMethod": "Static" },
+        });
+        self.send(Method::PUT, &path, NETWORK_VERSION, Some(body)).await?;
+        Ok(format!("/subscriptions/{}{path}", self.subscription))
+    }
+
+    /// Starts the deletion of a public address.
+    pub(super) async fn delete_address(&self, id: &str) -> Result<(), Failed> {
+        let prefix = format!("/subscriptions/{}", self.subscription);
+        let path = id.strip_prefix(&prefix).ok_or("the address is in another subscription")?;
+        self.send(Method::DELETE, path, NETWORK_VERSION, None).await.map(drop)
     }
 
     /// Creates a resource group.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use lanyard_cluster::{ControlPlane, SharedControlPlane};
 use libtest_mimic::Failed;
@@ -38,6 +38,8 @@ const RELEASE_IMAGE: &str = "quay.io/openshift-release-dev/ocp-release:4.22.1-mu
 pub(super) const ISSUER: &str = "https://harbour.blob.core.windows.net/harbour";
 const SIGNING_KEY: &str =
     include_str!("../../../../../../crates/credential/tests/fixtures/leaf.pkcs1.key");
+/// The name of the quota of Secrets.
+const QUOTA: &str = "trial";
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The fixture of all trials.
@@ -283,6 +285,44 @@ impl CommandFixture {
         self.block_on(install_definitions(&self.client, std::slice::from_ref(&definition)))
     }
 
+    /// Removes the definition of HostedCluster, and waits until the API server does not serve the kind.
+    pub(super) fn remove_hosted_cluster_kind(&self) -> Result<(), Failed> {
+        let definitions = Api::<CustomResourceDefinition>::all(self.client.clone());
+        let name = "hostedclusters.hypershift.openshift.io";
+        self.block_on(definitions.delete(name, &DeleteParams::default()))?;
+        self.wait_until("the kind is not served", || {
+            let listed = self.runtime.block_on(self.hosted_clusters().list(&ListParams::default()));
+            Ok(listed.is_err_and(|error| matches!(error, kube::Error::Api(it) if it.code == 404)))
+        })
+    }
+
+    fn quotas(&self) -> Api<DynamicObject> {
+        self.objects(&DynamicKind::from_names("", "v1", "ResourceQuota", "resourcequotas"))
+    }
+
+    /// Limits the number of new Secrets in the namespace of the cluster.
+    pub(super) fn limit_secrets(&self, limit: u32) -> Result<(), Failed> {
+        let hard = json!({ "secrets": limit.to_string() });
+        let quota: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": { "name": QUOTA }, "spec": { "hard": hard },
+        }))?;
+        self.block_on(self.quotas().create(&PostParams::default(), &quota))?;
+        // No controller manager runs that would set the status.
+        let status = json!({ "status": { "hard": hard, "used": { "secrets": "0" } } });
+        let (quotas, parameters) = (self.quotas(), PatchParams::default());
+        self.block_on(quotas.patch_status(QUOTA, &parameters, &Patch::Merge(status)))?;
+        Ok(())
+    }
+
+    /// Removes the limit of [`Self::limit_secrets`], and waits until it has no effect.
+    pub(super) fn remove_limit(&self) -> Result<(), Failed> {
+        self.block_on(self.quotas().delete(QUOTA, &DeleteParams::default()))?;
+        self.wait_until("the quota is gone", || {
+            Ok(self.block_on(self.quotas().get_opt(QUOTA))?.is_none())
+        })
+    }
+
     fn objects(&self, kind: &DynamicKind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), NAMESPACE, kind.api_resource())
     }
@@ -340,6 +380,49 @@ impl CommandFixture {
         self.runtime.block_on(self.observer.management_network())
     }
 
+    /// Creates the public address of the default router, as the cloud provider of a running cluster does. Returns
+    /// its id.
+    pub(super) fn create_router_address(&self) -> Result<String, Failed> {
+        let cluster = self.hosted_cluster()?.ok_or("the HostedCluster does not exist")?;
+        let group = cluster.data.pointer("/spec/platform/azure/resourceGroup");
+        let group = group.and_then(Value::as_str).ok_or("the HostedCluster has no group")?;
+        self.runtime.block_on(self.observer.create_address(
+            group,
+            &json!({
+                "k8s-azure-service": "openshift-ingress/router-default",
+                "k8s-azure-cluster-name": INFRA_ID,
+            }),
+        ))
+    }
+
+    /// Deletes a resource as another tool would.
+    pub(super) fn delete_resource(&self, id: &str) -> Result<(), Failed> {
+        let gone = id.to_ascii_lowercase();
+        self.runtime.block_on(async {
+            self.observer.delete_address(id).await?;
+            eventually("the resource is gone", async || {
+                Ok(!self.observer.resource_ids().await?.contains(&gone))
+            })
+            .await
+        })
+    }
+
+    /// Moves the journals away from the default location. Returns the directory of the cluster's journal.
+    pub(super) fn move_journals(&self) -> Result<String, Failed> {
+        fs::rename(self.files.path().join("state"), self.files.path().join(MOVED_JOURNALS))?;
+        let subscription = self.observer.subscription();
+        Ok(format!("{MOVED_JOURNALS}/lanyard/{subscription}/{INFRA_ID}"))
+    }
+
+    /// Moves the journals back to the default location.
+    pub(super) fn return_journals(&self) -> Result<(), Failed> {
+        let state = self.files.path().join("state");
+        if state.exists() {
+            return Err("the command used the default location of journals".into());
+        }
+        Ok(fs::rename(self.files.path().join(MOVED_JOURNALS), state)?)
+    }
+
     /// Creates a resource group as another tool would.
     pub(super) fn create_group(&self, name: &str) -> Result<(), Failed> {
         self.runtime.block_on(self.observer.create_group(name))
@@ -359,6 +442,8 @@ impl CommandFixture {
 }
 
 const MAX_POLLS: u32 = 4_000;
+/// The directory of the journals while they are not in the default location.
+const MOVED_JOURNALS: &str = "moved-journals";
 
 impl HostedClusterNames {
     /// The names for trials that use only Azure Resource Manager.
