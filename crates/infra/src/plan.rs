@@ -184,9 +184,10 @@ fn decide_change(
     };
     let ownership = match (&resource.definition, record) {
         (ResourceDefinition::Existing { .. }, _) => Ownership::Existing,
-        (_, Some(record)) => record.ownership,
-        (_, None) if tags.are_on(&found.body) => Ownership::Created,
-        (_, None) => Ownership::Existing,
+        // A record of another id is no record of this resource: another client can have created an equal one.
+        (_, Some(record)) if record.id == found.id => record.ownership,
+        _ if tags.are_on(&found.body) => Ownership::Created,
+        _ => Ownership::Existing,
     };
     let differences = live_differences(resource, found, live);
     if differences.is_empty() {
