@@ -159,6 +159,10 @@ fn command_that_lost_its_lease_sends_no_further_write() {
         let reason = reason(&report, "vnet");
         assert!(reason.contains("is lost: it was not renewed for 50 s"), "{reason}");
         assert!(time < Duration::from_mins(3), "{time:?}");
+        // The last renewal was before the fault, and the lease counts as held for 50 s after it.
+        let end = from + jiff::SignedDuration::from_secs(50);
+        let last = fixture.azure.requests("arm", from).into_iter().max().unwrap();
+        assert!(last <= end, "{last} is after {end}");
         let writes = fixture.write_count();
         fixture.azure.advance(Duration::from_mins(5)).await;
         assert_eq!(fixture.write_count(), writes, "a write was sent without the lease");
