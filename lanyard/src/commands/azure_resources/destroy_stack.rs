@@ -179,7 +179,7 @@ impl<'a> RecordedStacks<'a> {
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
             let plan = DestroyPlan::new(&journal.state(), &self.stacks);
-            let report = destroy(context, &plan).await;
+            let report = destroy(context, &plan, &self.stacks).await;
             progress.end();
             let report = report.map_err(|error| journal_error(&error))?;
             let is_empty = DestroyPlan::new(&journal.state(), &self.stacks).resources.is_empty();

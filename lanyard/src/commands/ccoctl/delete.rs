@@ -73,7 +73,7 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let waited = wait_for_interrupted_writes(context).await;
         waited.map_err(|error| interrupted_write_error(&error))?;
         let plan = args.plan(&account, &environment, &journal.state()).await?;
-        let report = destroy(context, &plan).await;
+        let report = destroy(context, &plan, &[ResourceStack::Ccoctl]).await;
         progress.end();
         let report = report.map_err(|error| journal_error(&error))?;
         Ok(StackRemoval::ran(plan, report, arm.lowest_headroom()))
