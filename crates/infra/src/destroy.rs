@@ -203,6 +203,7 @@ pub(crate) async fn remove_resource(
                 kind: WriteKind::Delete,
                 depends_on: &[],
                 before: None,
+                desired: None,
                 report,
             };
             writer.delete(api_version_of(&resource.id)).await?;

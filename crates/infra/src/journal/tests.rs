@@ -22,6 +22,7 @@ fn writing(key: &str, write: WriteKind, before: Option<serde_json::Value>) -> Jo
         write,
         depends_on: Vec::new(),
         before,
+        desired: None,
     }
 }
 
@@ -147,9 +148,10 @@ fn first_change_of_an_unfinished_run_determines_how_it_is_undone() {
     let delete = |body: &serde_json::Value| writing("r", WriteKind::Delete, Some(body.clone()));
     let create = || writing("r", WriteKind::Create, None);
     let start = || started(RunCommand::Apply);
-    let restore = UndoAction::Restore { before: first.clone() };
-    let recreate = UndoAction::Recreate { before: first.clone() };
-    let cases: [(&str, Vec<JournalEntry>, Option<UndoAction>); 8] = [
+    let restore = UndoAction::Restore { before: first.clone(), desired: None };
+    let recreate =
+        |replaced| UndoAction::Recreate { before: first.clone(), desired: None, replaced };
+    let cases: [(&str, Vec<JournalEntry>, Option<UndoAction>); 9] = [
         (
             "continued update",
             vec![start(), update(&first), start(), update(&second)],
@@ -159,13 +161,14 @@ fn first_change_of_an_unfinished_run_determines_how_it_is_undone() {
         (
             "replacement",
             vec![start(), delete(&first), removed("r"), create()],
-            Some(recreate.clone()),
+            Some(recreate(true)),
         ),
         (
             "update and deletion",
             vec![start(), update(&first), delete(&second), removed("r")],
-            Some(recreate),
+            Some(recreate(false)),
         ),
+        ("announced deletion", vec![start(), delete(&first)], Some(recreate(false))),
         ("deletion of a new one", vec![start(), create(), delete(&first), removed("r")], None),
         (
             "conflict with an equal one",
