@@ -251,3 +251,39 @@ pub(crate) fn principal_id(principal: &PrincipalReference, live: &LiveState) -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::journal::WritePhase;
+
+    #[test]
+    fn record_of_another_id_is_no_ownership() {
+        let id = |name: &str| -> ArmResourceId {
+            format!("/subscriptions/s/resourceGroups/{name}").parse().unwrap()
+        };
+        let resource = DesiredResource {
+            key: ResourceKey::new("link"),
+            stack: ResourceStack::Infra,
+            id: id("ours"),
+            definition: ResourceDefinition::untagged("2024-01-01", json!({})),
+            depends_on: Vec::new(),
+        };
+        let record = RecordedResource {
+            stack: ResourceStack::Infra,
+            id: id("ours"),
+            ownership: Ownership::Created,
+            depends_on: Vec::new(),
+            phase: WritePhase::Sent,
+        };
+        let tags = OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-x".parse().unwrap());
+        for (found, ownership) in [("OURS", Ownership::Created), ("other", Ownership::Existing)] {
+            let found = LiveResource { id: id(found), body: json!({}) };
+            let live = LiveState::default();
+            let change = decide_change(&resource, Some(&found), Some(&record), &live, &tags);
+            assert_eq!(change, ResourceChange::None { ownership });
+        }
+    }
+}

@@ -56,6 +56,7 @@ pub struct RestoredResource {
 }
 
 /// The write that restores a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RestoreWrite {
     /// The resource is as before the run.
     None,
@@ -350,4 +351,53 @@ pub async fn roll_back(
         context.journal.end_run(context.clock.now(), &plan.stacks).await?;
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn write(id: &str, undo: UndoAction, live: Option<&Value>) -> RestoreWrite {
+        let change = RunChange {
+            id: format!("/subscriptions/s/resourceGroups/g{id}").parse().unwrap(),
+            ownership: Ownership::Created,
+            depends_on: Vec::new(),
+            undo,
+        };
+        let key = ResourceKey::new("key");
+        RestoredResource::of(ResourceStack::Infra, &key, &change).unwrap().write(live)
+    }
+
+    #[test]
+    fn only_a_role_assignment_that_the_run_created_in_place_is_deleted() {
+        const ROLE: &str = "/providers/Microsoft.Authorization/roleAssignments/a";
+        const VNET: &str = "/providers/Microsoft.Network/virtualNetworks/v";
+        let before = json!({ "properties": { "description": "a" } });
+        let live = json!({ "properties": { "description": "b" } });
+        let recreate =
+            |replaced| UndoAction::Recreate { before: before.clone(), desired: None, replaced };
+        for (id, replaced, expected) in [
+            ("", false, RestoreWrite::None),
+            ("", true, RestoreWrite::Update),
+            (VNET, false, RestoreWrite::None),
+            (VNET, true, RestoreWrite::Update),
+            (ROLE, false, RestoreWrite::None),
+            (ROLE, true, RestoreWrite::Replace),
+        ] {
+            assert_eq!(write(id, recreate(replaced), Some(&live)), expected, "{id} {replaced}");
+        }
+        assert_eq!(write(ROLE, recreate(false), None), RestoreWrite::Create);
+    }
+
+    #[test]
+    fn deleted_group_and_missing_earlier_resource_cannot_be_restored() {
+        let recreate = UndoAction::Recreate { before: json!({}), desired: None, replaced: false };
+        assert_eq!(write("", recreate, None), RestoreWrite::Impossible);
+        let vnet = "/providers/Microsoft.Network/virtualNetworks/v";
+        assert_eq!(write(vnet, UndoAction::RecordEarlier, None), RestoreWrite::Impossible);
+        let live = json!({ "properties": {} });
+        assert_eq!(write(vnet, UndoAction::RecordEarlier, Some(&live)), RestoreWrite::None);
+    }
 }

@@ -191,3 +191,37 @@ fn first_change_of_an_unfinished_run_determines_how_it_is_undone() {
         assert_eq!(found, expected, "{name}");
     }
 }
+
+#[test]
+fn earlier_record_of_a_key_is_kept_when_its_id_changes() {
+    let other = JournalEntry::Recorded {
+        at: AT,
+        key: ResourceKey::new("g"),
+        stack: ResourceStack::Infra,
+        id: "/subscriptions/s/resourceGroups/user".parse().unwrap(),
+        ownership: Ownership::Existing,
+        depends_on: Vec::new(),
+    };
+    let earlier = recorded("g", Ownership::Created);
+    let run = [earlier.clone(), started(RunCommand::Apply), earlier, other];
+    assert_eq!(undo_actions(&run[..3]), Some(Vec::new()));
+    assert_eq!(undo_actions(&run), Some(vec![("g".to_owned(), UndoAction::RecordEarlier)]));
+}
+
+#[tokio::test]
+async fn write_in_progress_stops_after_a_failed_append() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open_directory(directory.path().to_owned(), &cluster()).await.unwrap();
+    let failing = async {
+        tokio::task::yield_now().await;
+        journal.failure.send_replace(Some("no space left on device".to_owned()));
+    };
+    let work = journal.while_writable(std::future::pending::<()>());
+    let (stopped, ()) = tokio::join!(work, failing);
+    let text = stopped.unwrap_err().to_string();
+    assert!(text.contains("no space left on device"), "{text}");
+    assert!(matches!(
+        journal.record(&started(RunCommand::Apply)).await,
+        Err(JournalError::Stopped { .. })
+    ));
+}
