@@ -158,6 +158,17 @@ impl ClusterFixture {
         location.open(access, &self.journal_cluster(), &|_, _| ()).await
     }
 
+    /// Opens the journal in the container as a command for another cluster would.
+    pub(crate) async fn open_container_of(
+        &self,
+        name: &str,
+        access: &JournalAccess,
+    ) -> Result<Journal, JournalError> {
+        let (location, _) = self.container.as_ref().unwrap();
+        let cluster = JournalCluster { name: name.parse().unwrap(), ..self.journal_cluster() };
+        location.open(access, &cluster, &|_, _| ()).await
+    }
+
     /// The lines of the journal in the container.
     pub(crate) async fn journal_lines(&self) -> Vec<String> {
         let (location, access) = self.container.as_ref().unwrap();
