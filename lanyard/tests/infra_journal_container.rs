@@ -9,6 +9,8 @@
 mod cluster_fixture;
 #[path = "support/cluster_resources.rs"]
 mod cluster_resources;
+#[path = "infra/renewal_hanger.rs"]
+mod renewal_hanger;
 #[path = "infra/reply_loser.rs"]
 mod reply_loser;
 #[path = "infra/request_cutter.rs"]
@@ -24,6 +26,7 @@ use lanyard_vocabulary::format_error_chain;
 use serde_json::json;
 
 use crate::cluster_fixture::ClusterFixture;
+use crate::renewal_hanger::RenewalHanger;
 use crate::reply_loser::ReplyLoser;
 use crate::request_cutter::CutPosition;
 use crate::virtual_time_azure::run_in_virtual_time;
@@ -134,6 +137,40 @@ fn lease_of_a_command_that_died_ends_after_a_minute() {
 }
 
 #[test]
+fn lease_survives_renewals_that_hang() {
+    run_in_virtual_time(async {
+        let fixture = start().await;
+        let hanger = RenewalHanger::default();
+        let access = fixture.container_access("first", |inner| hanger.wrap(inner));
+        let journal = fixture.run(fixture.open_container(&access)).await.unwrap();
+        fixture.azure.advance(Duration::from_mins(3)).await;
+        assert!(hanger.renewal_count() >= 8, "{}", hanger.renewal_count());
+        let second = fixture.container_access("second", |inner| inner);
+        let impatient = JournalAccess { lock_timeout: Some(Duration::ZERO), ..second };
+        let error = fixture.run(fixture.open_container(&impatient)).await.unwrap_err();
+        assert!(format_error_chain(&error).contains("another command holds the lease"));
+        fixture.run(journal.close()).await.unwrap();
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
+fn journal_of_another_cluster_frees_its_lease() {
+    run_in_virtual_time(async {
+        let fixture = start().await;
+        fixture.apply().await;
+        let access = fixture.container_access("second", |inner| inner);
+        let impatient = JournalAccess { lock_timeout: Some(Duration::ZERO), ..access };
+        let opened = fixture.run(fixture.open_container_of("other", &impatient)).await;
+        let text = opened.unwrap_err().to_string();
+        assert!(text.contains("belongs to the cluster `lagoon"), "{text}");
+        let journal = fixture.run(fixture.open_container(&impatient)).await.unwrap();
+        fixture.run(journal.close()).await.unwrap();
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
 fn command_that_lost_its_lease_sends_no_further_write() {
     run_in_virtual_time(async {
         let fixture = start().await;
@@ -159,6 +196,10 @@ fn command_that_lost_its_lease_sends_no_further_write() {
         let reason = reason(&report, "vnet");
         assert!(reason.contains("is lost: it was not renewed for 50 s"), "{reason}");
         assert!(time < Duration::from_mins(3), "{time:?}");
+        // The last renewal was before the fault, and the lease counts as held for 50 s after it.
+        let end = from + jiff::SignedDuration::from_secs(50);
+        let last = fixture.azure.requests("arm", from).into_iter().max().unwrap();
+        assert!(last <= end, "{last} is after {end}");
         let writes = fixture.write_count();
         fixture.azure.advance(Duration::from_mins(5)).await;
         assert_eq!(fixture.write_count(), writes, "a write was sent without the lease");

@@ -200,6 +200,86 @@ fn replaced_and_deleted_role_assignments_are_created_again() {
     });
 }
 
+/// Adds a probe to the load balancer as a controller would.
+async fn add_probe(fixture: &ClusterFixture) {
+    let probe = serde_json::json!({"name": "controller", "properties":
+        {"protocol": "Tcp", "port": 80, "intervalInSeconds": 5, "probeThreshold": 2}});
+    let add = |body: &mut serde_json::Value| {
+        body["properties"]["probes"].as_array_mut().unwrap().push(probe);
+    };
+    fixture.change_live("load-balancer", add).await;
+}
+
+async fn probe_count(fixture: &ClusterFixture) -> usize {
+    fixture.live("load-balancer").await["properties"]["probes"].as_array().unwrap().len()
+}
+
+#[test]
+fn additions_of_controllers_since_the_run_stay() {
+    run_in_virtual_time(async {
+        let fixture = ClusterFixture::start().await;
+        fixture.apply().await;
+        cause_drift(&fixture).await;
+        fixture.cut_at(usize::MAX, CutPosition::BeforeRequest);
+        assert!(!fixture.interrupted_apply().await);
+        let last = fixture.request_count() - 1;
+        cause_drift(&fixture).await;
+        fixture.cut_at(last, CutPosition::BeforeRequest);
+        assert!(fixture.interrupted_apply().await);
+        fixture.azure.advance(std::time::Duration::from_mins(1)).await;
+        add_probe(&fixture).await;
+        let report = fixture.roll_back().await.unwrap();
+        assert!(report.succeeded(), "{:?}", report.outcomes);
+        assert_eq!(probe_count(&fixture).await, 2);
+        let balancer = fixture.live("load-balancer").await;
+        let rule = &balancer["properties"]["outboundRules"][0]["properties"];
+        assert_eq!(rule["allocatedOutboundPorts"], 512);
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
+fn resource_whose_deletion_was_only_announced_stays() {
+    run_in_virtual_time(async {
+        let mut fixture = ClusterFixture::start().await;
+        fixture.apply().await;
+        fixture.remove_from_graph("load-balancer");
+        fixture.cut_at(usize::MAX, CutPosition::BeforeRequest);
+        assert_eq!(fixture.plan().await.writes().count(), 1);
+        let reads = fixture.request_count();
+        // The run reads the resource, announces the deletion, and ends before the request.
+        fixture.cut_at(reads + 1, CutPosition::BeforeRequest);
+        assert!(fixture.interrupted_apply().await);
+        add_probe(&fixture).await;
+        let writes = fixture.write_count();
+        let report = fixture.roll_back().await.unwrap();
+        assert!(report.succeeded(), "{:?}", report.outcomes);
+        assert_eq!(fixture.write_count(), writes);
+        assert_eq!(probe_count(&fixture).await, 2);
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
+fn interrupted_destroy_that_removed_everything_ends_when_it_is_repeated() {
+    run_in_virtual_time(async {
+        let fixture = ClusterFixture::start().await;
+        fixture.apply().await;
+        fixture.cut_at(1, CutPosition::BeforeRequest);
+        assert!(fixture.interrupted_destroy().await);
+        let error = fixture.roll_back().await.unwrap_err();
+        assert_eq!(error, NothingToRollBack::InterruptedDestroy);
+        fixture.destroy().await;
+        fixture.reopen_last_run().await;
+        let error = fixture.roll_back().await.unwrap_err();
+        assert_eq!(error, NothingToRollBack::InterruptedDestroy);
+        assert!(fixture.destroy().await.succeeded());
+        let error = fixture.roll_back().await.unwrap_err();
+        assert_eq!(error, NothingToRollBack::NoInterruptedRun);
+        fixture.azure.shutdown().await;
+    });
+}
+
 #[test]
 fn only_interrupted_runs_of_apply_are_rolled_back() {
     run_in_virtual_time(async {

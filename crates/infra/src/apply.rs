@@ -22,7 +22,7 @@ use crate::resource::{
     DesiredResource, Ownership, ResourceDefinition, ResourceKey, ResourceStack, write_lock,
 };
 use crate::resource_graph::ResourceGraph;
-use crate::resource_request::write_request;
+use crate::resource_request::{updated_properties, write_request};
 use crate::resource_write::{ResourceError, ResourceWriter};
 
 /// How apply and destroy run.
@@ -297,7 +297,10 @@ impl ApplyRun<'_> {
             if is_update { read_resource(self.context.arm, resource).await } else { Ok(None) }
         };
         let existing = read().await?;
-        writer.before = existing.as_ref().map(|existing| existing.body.clone());
+        if let Some(existing) = &existing {
+            writer.before = Some(existing.body.clone());
+            writer.desired = Some(updated_properties(resource, &self.live.lock())?);
+        }
         let first = Mutex::new(Some(existing));
         let build = async || {
             let first = first.lock().take();
@@ -372,7 +375,17 @@ impl ApplyRun<'_> {
         report: &'b (dyn Fn(ProgressPhase) + Sync),
     ) -> ResourceWriter<'b> {
         let (context, key, stack, id) = (self.context, &planned.key, planned.stack, &planned.id);
-        ResourceWriter { context, key, stack, id, kind, depends_on, before: None, report }
+        ResourceWriter {
+            context,
+            key,
+            stack,
+            id,
+            kind,
+            depends_on,
+            before: None,
+            desired: None,
+            report,
+        }
     }
 }
 

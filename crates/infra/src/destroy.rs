@@ -141,7 +141,9 @@ fn sort_by_order(resources: &mut Vec<DestroyedResource>) {
     }
 }
 
-/// Removes the resources of the plan. It can be interrupted and run again at any point.
+/// Removes the resources of the plan, which is one for `stacks`. It can be interrupted and run again at any point.
+///
+/// Also without resources to remove, it ends an earlier run of the stacks.
 ///
 /// # Errors
 ///
@@ -150,11 +152,12 @@ fn sort_by_order(resources: &mut Vec<DestroyedResource>) {
 pub async fn destroy(
     context: RunContext<'_>,
     plan: &DestroyPlan,
+    stacks: &[ResourceStack],
 ) -> Result<RunReport, JournalError> {
-    let stacks: BTreeSet<ResourceStack> = plan.resources.iter().map(|it| it.stack).collect();
-    let stacks = Vec::from_iter(stacks);
-    if !stacks.is_empty() {
-        context.journal.start_run(context.clock.now(), RunCommand::Destroy, stacks.clone()).await?;
+    let planned: BTreeSet<ResourceStack> = plan.resources.iter().map(|it| it.stack).collect();
+    if !planned.is_empty() {
+        let (at, planned) = (context.clock.now(), Vec::from_iter(planned));
+        context.journal.start_run(at, RunCommand::Destroy, planned).await?;
     }
     let steps = RunSteps::begin(context);
     let nodes = plan.resources.iter().map(DestroyedResource::node).collect();
@@ -167,7 +170,7 @@ pub async fn destroy(
     .await;
     let report = steps.report(results);
     if report.succeeded() {
-        context.journal.end_run(context.clock.now(), &stacks).await?;
+        context.journal.end_run(context.clock.now(), stacks).await?;
     }
     Ok(report)
 }
@@ -200,6 +203,7 @@ pub(crate) async fn remove_resource(
                 kind: WriteKind::Delete,
                 depends_on: &[],
                 before: None,
+                desired: None,
                 report,
             };
             writer.delete(api_version_of(&resource.id)).await?;

@@ -22,6 +22,7 @@ use std::fmt;
 use jiff::Timestamp;
 use lanyard_vocabulary::{InfraId, format_error_chain};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 pub use container::{ContainerAccess, JournalContainerError, JournalHolder};
 pub use container_url::{JournalContainerUrl, ParseJournalUrlError};
@@ -46,7 +47,7 @@ pub struct Journal {
     lease: Option<LeaseStatus>,
     /// The error of an append. The journal then takes no further entries, because it is unknown what the storage
     /// has.
-    failure: Mutex<Option<String>>,
+    failure: watch::Sender<Option<String>>,
 }
 
 /// The journal cannot be read or written.
@@ -140,19 +141,29 @@ impl Journal {
         store: JournalStore,
         cluster: &JournalCluster,
     ) -> Result<Self, JournalError> {
-        let state = parse_state(content, cluster)?;
+        let state = match parse_state(content, cluster) {
+            Ok(state) => state,
+            Err(error) => {
+                // The first error is the one to report; the lease ends by itself.
+                drop(store.release().await);
+                return Err(error);
+            }
+        };
         let lease = store.lease();
         let journal = Self {
             store: tokio::sync::Mutex::new(store),
             state: Mutex::new(state),
             lease,
-            failure: Mutex::default(),
+            failure: watch::Sender::default(),
         };
         if !content.contains('\n') {
             let JournalCluster { name, infra_id, subscription } = cluster.clone();
             let version = FORMAT_VERSION;
             let entry = JournalEntry::Cluster { version, name, infra_id, subscription };
-            journal.record(&entry).await?;
+            if let Err(error) = journal.record(&entry).await {
+                drop(journal.close().await);
+                return Err(error);
+            }
         }
         Ok(journal)
     }
@@ -166,11 +177,11 @@ impl Journal {
     pub(crate) async fn record(&self, entry: &JournalEntry) -> Result<(), JournalError> {
         let line = entry.to_line()?;
         let mut store = self.store.lock().await;
-        if let Some(reason) = self.failure.lock().clone() {
+        if let Some(reason) = self.failure.borrow().clone() {
             return Err(JournalError::Stopped { reason });
         }
         if let Err(source) = store.append(&line).await {
-            *self.failure.lock() = Some(format_error_chain(&source));
+            self.failure.send_replace(Some(format_error_chain(&source)));
             return Err(JournalError::Store { source });
         }
         self.state.lock().apply(entry);
@@ -203,17 +214,36 @@ impl Journal {
         self.record(&JournalEntry::RunEnded { at, stacks }).await
     }
 
-    /// Does the work of a write to Azure while this command may write. Without the lease of the journal, the work
-    /// is dropped, so that it sends no further request.
+    /// Does the work of a write to Azure while this command may write. Without the lease of the journal, or after an
+    /// append that failed, the work is dropped, so that it sends no further request.
     pub(crate) async fn while_writable<T>(
         &self,
         work: impl Future<Output = T>,
     ) -> Result<T, JournalError> {
-        let Some(lease) = &self.lease else { return Ok(work.await) };
+        let lost = async {
+            match &self.lease {
+                Some(lease) => lease.lost().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
-            lost = lease.lost() => Err(JournalError::Store { source: lost.into() }),
+            reason = self.failed() => Err(JournalError::Stopped { reason }),
+            lost = lost => Err(JournalError::Store { source: lost.into() }),
             result = work => Ok(result),
+        }
+    }
+
+    /// Waits until an append has failed, and returns the reason.
+    async fn failed(&self) -> String {
+        let mut failure = self.failure.subscribe();
+        loop {
+            if let Some(reason) = failure.borrow_and_update().clone() {
+                return reason;
+            }
+            if failure.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 

@@ -184,9 +184,10 @@ fn decide_change(
     };
     let ownership = match (&resource.definition, record) {
         (ResourceDefinition::Existing { .. }, _) => Ownership::Existing,
-        (_, Some(record)) => record.ownership,
-        (_, None) if tags.are_on(&found.body) => Ownership::Created,
-        (_, None) => Ownership::Existing,
+        // A record of another id is no record of this resource: another client can have created an equal one.
+        (_, Some(record)) if record.id == found.id => record.ownership,
+        _ if tags.are_on(&found.body) => Ownership::Created,
+        _ => Ownership::Existing,
     };
     let differences = live_differences(resource, found, live);
     if differences.is_empty() {
@@ -247,6 +248,42 @@ pub(crate) fn principal_id(principal: &PrincipalReference, live: &LiveState) -> 
         PrincipalReference::ObjectId(id) | PrincipalReference::User(id) => Some(*id),
         PrincipalReference::Property { key, pointer } => {
             live.get(key)?.body.pointer(pointer)?.as_str()?.parse().ok()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::journal::WritePhase;
+
+    #[test]
+    fn record_of_another_id_is_no_ownership() {
+        let id = |name: &str| -> ArmResourceId {
+            format!("/subscriptions/s/resourceGroups/{name}").parse().unwrap()
+        };
+        let resource = DesiredResource {
+            key: ResourceKey::new("link"),
+            stack: ResourceStack::Infra,
+            id: id("ours"),
+            definition: ResourceDefinition::untagged("2024-01-01", json!({})),
+            depends_on: Vec::new(),
+        };
+        let record = RecordedResource {
+            stack: ResourceStack::Infra,
+            id: id("ours"),
+            ownership: Ownership::Created,
+            depends_on: Vec::new(),
+            phase: WritePhase::Sent,
+        };
+        let tags = OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-x".parse().unwrap());
+        for (found, ownership) in [("OURS", Ownership::Created), ("other", Ownership::Existing)] {
+            let found = LiveResource { id: id(found), body: json!({}) };
+            let live = LiveState::default();
+            let change = decide_change(&resource, Some(&found), Some(&record), &live, &tags);
+            assert_eq!(change, ResourceChange::None { ownership });
         }
     }
 }

@@ -80,6 +80,55 @@ pub(crate) fn merge_properties(desired: &Value, live: &Value) -> Value {
     }
 }
 
+/// The live body with the values of `before` for the properties in which `before` differs from `desired`. Everything
+/// else of `live` stays. Properties and named elements that `before` lacks are removed.
+pub(crate) fn restore_properties(desired: &Value, before: &Value, live: &Value) -> Value {
+    restore(String::new(), desired, before, live)
+}
+
+fn restore(path: String, desired: &Value, before: &Value, live: &Value) -> Value {
+    match (desired, before, live) {
+        (Value::Object(properties), Value::Object(_), Value::Object(live_properties)) => {
+            let mut restored = live_properties.clone();
+            for (name, value) in properties {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let live_name = live_properties.keys().find(|it| it.eq_ignore_ascii_case(name));
+                let live_name = live_name.unwrap_or(name);
+                let earlier = property(before, name).unwrap_or(&Value::Null);
+                let live_value = property(live, name).unwrap_or(&Value::Null);
+                match restore(path, value, earlier, live_value) {
+                    Value::Null => drop(restored.remove(live_name)),
+                    value => drop(restored.insert(live_name.clone(), value)),
+                }
+            }
+            Value::Object(restored)
+        }
+        (Value::Array(elements), Value::Array(earlier), Value::Array(live_elements))
+            if has_names(elements) =>
+        {
+            let mut restored = live_elements.clone();
+            for element in elements {
+                let name = element_name(element).unwrap_or_default();
+                let path = format!("{path}[{name}]");
+                let before = earlier.iter().find(|it| has_name(it, name)).unwrap_or(&Value::Null);
+                let position = restored.iter().position(|it| has_name(it, name));
+                let live = position.map_or(&Value::Null, |position| &restored[position]);
+                let value = restore(path, element, before, live);
+                match (position, value) {
+                    (Some(position), Value::Null) => drop(restored.remove(position)),
+                    (Some(position), value) => restored[position] = value,
+                    (None, Value::Null) => {}
+                    (None, value) => restored.push(value),
+                }
+            }
+            Value::Array(restored)
+        }
+        // The run did not change the value.
+        _ if is_equal(&path, desired, before) => live.clone(),
+        _ => before.clone(),
+    }
+}
+
 /// A property by its name, which Azure compares without case.
 fn property<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
     let body = body.as_object()?;
@@ -181,6 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn restored_properties_are_those_that_the_run_changed() {
+        let desired = json!({ "rules": [{ "name": "ours", "ports": 1024 }, { "name": "new" }],
+            "timeout": 4, "size": "b" });
+        let before = json!({ "rules": [{ "name": "ours", "ports": 512 }], "timeout": 4 });
+        let live = json!({ "rules": [{ "name": "ours", "ports": 1024 }, { "name": "new" },
+            { "name": "controller" }], "timeout": 9, "size": "b", "other": true });
+        let expected = json!({ "rules": [{ "name": "ours", "ports": 512 },
+            { "name": "controller" }], "timeout": 9, "other": true });
+        assert_eq!(restore_properties(&desired, &before, &live), expected);
+        assert_eq!(restore_properties(&desired, &before, &expected), expected);
+    }
+
+    #[test]
     fn case_matters_except_in_ids() {
         let differs = |desired: &str, live: &str| {
             !property_differences(&json!({"x": desired}), &json!({"x": live})).is_empty()
@@ -216,6 +278,13 @@ mod tests {
         #[test]
         fn equal_bodies_have_no_differences(body in any_body()) {
             prop_assert_eq!(property_differences(&body, &body), vec![]);
+        }
+
+        #[test]
+        fn restored_body_is_the_body_before_the_run(desired in any_body(), before in any_body()) {
+            let changed = merge_properties(&desired, &before);
+            let restored = restore_properties(&desired, &before, &changed);
+            prop_assert_eq!(property_differences(&before, &restored), vec![]);
         }
 
         #[test]

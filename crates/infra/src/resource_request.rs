@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::principal_id;
-use crate::property_diff::merge_properties;
+use crate::property_diff::{merge_properties, restore_properties};
 use crate::property_reference::resolve_references;
 use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, TagSupport};
 
@@ -65,14 +65,40 @@ pub(crate) fn write_request(
     Ok(request)
 }
 
-/// The request that gives the resource the properties it had before, whatever `live` has now.
+/// The properties that an update of the resource sets.
+pub(crate) fn updated_properties(
+    resource: &DesiredResource,
+    live: &LiveState,
+) -> Result<Value, UnknownValueError> {
+    match &resource.definition {
+        ResourceDefinition::Arm { body, .. } => {
+            resolve_references(body, live).map_err(UnknownValueError)
+        }
+        ResourceDefinition::FederatedCredential { issuer, subject, audience } => {
+            Ok(FederatedCredentialBody::new(issuer, subject, audience).to_json())
+        }
+        // The plan has no update of other resources.
+        _ => Ok(Value::Null),
+    }
+}
+
+/// The live body with the values of `before` for the properties that a run set to `desired`. Without `desired`, all
+/// values of `before`. Everything else of `live` stays.
+pub(crate) fn body_before_run(before: &Value, desired: Option<&Value>, live: &Value) -> Value {
+    match desired {
+        Some(desired) => restore_properties(desired, before, live),
+        None => merge_properties(before, live),
+    }
+}
+
+/// The request that writes `body`, unless the resource is another one than `live` by then.
 pub(crate) fn restore_request(
     id: &ArmResourceId,
     api_version: &'static str,
-    before: &Value,
+    body: &Value,
     live: Option<&Value>,
 ) -> ArmRequest {
-    let body = restored_body(id, before);
+    let body = restored_body(id, body);
     let mut request = ArmRequest::put(id.as_str(), api_version, body);
     request.if_match = live.and_then(|live| live["etag"].as_str()).map(str::to_owned);
     request

@@ -47,6 +47,12 @@ pub enum ResourceError {
         /// How long the run waited.
         waited: Duration,
     },
+    /// A run deleted a resource group, whose content cannot be restored.
+    #[error("`{id}` was deleted with its content, which a roll-back cannot restore")]
+    NotRestorable {
+        /// The id of the group, or of a resource in it.
+        id: ArmResourceId,
+    },
     /// A value of another resource is missing.
     #[error(transparent)]
     UnknownValue(#[from] UnknownValueError),
@@ -79,6 +85,9 @@ impl ResourceError {
             Self::TimedOut { .. } | Self::StillChanging { .. } => {
                 "run the command again, or wait longer with --timeout"
             }
+            Self::NotRestorable { .. } => {
+                "run the command without --roll-back, which creates the missing resources again"
+            }
             Self::UnknownValue(_) => "run the command again",
         }
     }
@@ -98,6 +107,8 @@ pub(crate) struct ResourceWriter<'a> {
     pub(crate) depends_on: &'a [ResourceKey],
     /// The resource before an apply command changes or deletes it, for a roll-back.
     pub(crate) before: Option<Value>,
+    /// The properties that an update sets, for a roll-back.
+    pub(crate) desired: Option<Value>,
     pub(crate) report: &'a (dyn Fn(ProgressPhase) + Sync),
 }
 
@@ -159,6 +170,7 @@ impl ResourceWriter<'_> {
             write: self.kind,
             depends_on: self.depends_on.to_vec(),
             before: self.before.clone(),
+            desired: self.desired.clone(),
         };
         self.context.journal.record(&entry).await
     }

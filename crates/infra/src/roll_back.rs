@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lanyard_azure::{ArmBody as _, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use crate::journal::{
     WritePhase,
 };
 use crate::resource::{Ownership, ResourceKey, ResourceStack, write_lock};
-use crate::resource_request::{is_restored, restore_request};
+use crate::resource_request::{body_before_run, is_restored, restore_request};
 use crate::resource_write::{ResourceError, ResourceWriter};
 use crate::run_steps::RunSteps;
 
@@ -44,7 +45,7 @@ pub struct RestoredResource {
     /// Whether the run deleted the resource.
     pub recreated: bool,
     #[serde(skip)]
-    before: Value,
+    undo: UndoAction,
     #[serde(skip)]
     ownership: Ownership,
     #[serde(skip)]
@@ -52,6 +53,19 @@ pub struct RestoredResource {
     /// The resources that are restored first.
     #[serde(skip)]
     after: Vec<ResourceKey>,
+}
+
+/// The write that restores a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RestoreWrite {
+    /// The resource is as before the run.
+    None,
+    Create,
+    Update,
+    /// Deletes the resource that the run created in its place, and creates the earlier one.
+    Replace,
+    /// The resource is gone with content that the journal does not have.
+    Impossible,
 }
 
 /// The journal has no run that can be undone.
@@ -175,10 +189,10 @@ fn order_by_dependencies(resources: &mut Vec<RestoredResource>) {
 
 impl RestoredResource {
     fn of(stack: ResourceStack, key: &ResourceKey, change: &RunChange) -> Option<Self> {
-        let (before, recreated) = match &change.undo {
+        let before = match &change.undo {
             UndoAction::Delete => return None,
-            UndoAction::Restore { before } => (before, false),
-            UndoAction::Recreate { before } => (before, true),
+            UndoAction::Restore { before, .. } | UndoAction::Recreate { before, .. } => before,
+            UndoAction::RecordEarlier => &Value::Null,
         };
         Some(Self {
             key: key.clone(),
@@ -188,8 +202,8 @@ impl RestoredResource {
                 .as_str()
                 .and_then(|id| id.parse().ok())
                 .unwrap_or_else(|| change.id.clone()),
-            recreated,
-            before: before.clone(),
+            recreated: matches!(change.undo, UndoAction::Recreate { .. }),
+            undo: change.undo.clone(),
             ownership: change.ownership,
             depends_on: change.depends_on.clone(),
             after: Vec::new(),
@@ -204,20 +218,20 @@ impl RestoredResource {
     async fn restore(&self, steps: &RunSteps<'_>) -> Result<ResourceOutcome, ResourceError> {
         let (context, version) = (steps.context, api_version_of(&self.id));
         let read = async || context.arm.fetch_optional(self.id.as_str(), version).await;
-        let live = read().await?;
-        let is_equal =
-            live.as_ref().is_some_and(|live| is_restored(&self.id, &self.before, &live.body));
-        let no_report = |_| {};
-        if is_equal {
-            self.writer(context, WriteKind::Update, &no_report)
-                .record(&self.id, self.ownership)
-                .await?;
-            return Ok(ResourceOutcome::Unchanged);
-        }
-        let (write, outcome) = match (self.recreated, live.is_some()) {
-            (true, true) => ("replace", ResourceOutcome::Replaced),
-            (_, false) => ("create", ResourceOutcome::Created),
-            (false, true) => ("update", ResourceOutcome::Updated),
+        let live = read().await?.map(|live| live.body);
+        let (write, outcome) = match self.write(live.as_ref()) {
+            RestoreWrite::None => {
+                let no_report = |_| {};
+                let writer = self.writer(context, WriteKind::Update, &no_report);
+                writer.record(&self.id, self.ownership).await?;
+                return Ok(ResourceOutcome::Unchanged);
+            }
+            RestoreWrite::Impossible => {
+                return Err(ResourceError::NotRestorable { id: self.id.clone() });
+            }
+            RestoreWrite::Create => ("create", ResourceOutcome::Created),
+            RestoreWrite::Update => ("update", ResourceOutcome::Updated),
+            RestoreWrite::Replace => ("replace", ResourceOutcome::Replaced),
         };
         steps
             .run(&self.key, write, async |report| {
@@ -228,13 +242,66 @@ impl RestoredResource {
                 let writer = self.writer(context, kind, report);
                 let build = async || {
                     let live = read().await?.map(|live| live.body);
-                    Ok(restore_request(&self.id, version, &self.before, live.as_ref()))
+                    let body = self.body(live.as_ref());
+                    Ok(restore_request(&self.id, version, &body, live.as_ref()))
                 };
                 writer.put(build).await?;
                 writer.record(&self.id, self.ownership).await?;
                 Ok(outcome)
             })
             .await
+    }
+
+    /// The write that restores the resource.
+    fn write(&self, live: Option<&Value>) -> RestoreWrite {
+        let Some(live) = live else {
+            let is_group = self.id.resource_type().is_none();
+            return if is_group || self.undo == UndoAction::RecordEarlier {
+                RestoreWrite::Impossible
+            } else {
+                RestoreWrite::Create
+            };
+        };
+        // Azure does not change the principal of a role assignment in place. Any other resource is never deleted.
+        let replaces = matches!(&self.undo, UndoAction::Recreate { replaced: true, .. })
+            && self
+                .id
+                .resource_type()
+                .is_some_and(|it| it.eq_ignore_ascii_case(RoleAssignmentBody::RESOURCE_TYPE));
+        if is_restored(&self.id, &self.body(Some(live)), live) {
+            RestoreWrite::None
+        } else if replaces {
+            RestoreWrite::Replace
+        } else {
+            RestoreWrite::Update
+        }
+    }
+
+    /// The body of the restored resource.
+    fn body(&self, live: Option<&Value>) -> Value {
+        let Some(live) = live else {
+            return match &self.undo {
+                UndoAction::Restore { before, .. } | UndoAction::Recreate { before, .. } => {
+                    before.clone()
+                }
+                UndoAction::Delete | UndoAction::RecordEarlier => Value::Null,
+            };
+        };
+        match &self.undo {
+            UndoAction::Restore { before, desired } => {
+                body_before_run(before, desired.as_ref(), live)
+            }
+            UndoAction::Recreate { before, replaced: true, .. } => {
+                body_before_run(before, None, live)
+            }
+            UndoAction::Recreate { before, desired: Some(desired), .. } => {
+                body_before_run(before, Some(desired), live)
+            }
+            // The deletion was announced, but Azure did not do it.
+            UndoAction::Recreate { .. } | UndoAction::Delete | UndoAction::RecordEarlier => {
+                live.clone()
+            }
+        }
     }
 
     fn writer<'a>(
@@ -251,6 +318,7 @@ impl RestoredResource {
             kind,
             depends_on: &self.depends_on,
             before: None,
+            desired: None,
             report,
         }
     }
@@ -283,4 +351,53 @@ pub async fn roll_back(
         context.journal.end_run(context.clock.now(), &plan.stacks).await?;
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn write(id: &str, undo: UndoAction, live: Option<&Value>) -> RestoreWrite {
+        let change = RunChange {
+            id: format!("/subscriptions/s/resourceGroups/g{id}").parse().unwrap(),
+            ownership: Ownership::Created,
+            depends_on: Vec::new(),
+            undo,
+        };
+        let key = ResourceKey::new("key");
+        RestoredResource::of(ResourceStack::Infra, &key, &change).unwrap().write(live)
+    }
+
+    #[test]
+    fn only_a_role_assignment_that_the_run_created_in_place_is_deleted() {
+        const ROLE: &str = "/providers/Microsoft.Authorization/roleAssignments/a";
+        const VNET: &str = "/providers/Microsoft.Network/virtualNetworks/v";
+        let before = json!({ "properties": { "description": "a" } });
+        let live = json!({ "properties": { "description": "b" } });
+        let recreate =
+            |replaced| UndoAction::Recreate { before: before.clone(), desired: None, replaced };
+        for (id, replaced, expected) in [
+            ("", false, RestoreWrite::None),
+            ("", true, RestoreWrite::Update),
+            (VNET, false, RestoreWrite::None),
+            (VNET, true, RestoreWrite::Update),
+            (ROLE, false, RestoreWrite::None),
+            (ROLE, true, RestoreWrite::Replace),
+        ] {
+            assert_eq!(write(id, recreate(replaced), Some(&live)), expected, "{id} {replaced}");
+        }
+        assert_eq!(write(ROLE, recreate(false), None), RestoreWrite::Create);
+    }
+
+    #[test]
+    fn deleted_group_and_missing_earlier_resource_cannot_be_restored() {
+        let recreate = UndoAction::Recreate { before: json!({}), desired: None, replaced: false };
+        assert_eq!(write("", recreate, None), RestoreWrite::Impossible);
+        let vnet = "/providers/Microsoft.Network/virtualNetworks/v";
+        assert_eq!(write(vnet, UndoAction::RecordEarlier, None), RestoreWrite::Impossible);
+        let live = json!({ "properties": {} });
+        assert_eq!(write(vnet, UndoAction::RecordEarlier, Some(&live)), RestoreWrite::None);
+    }
 }

@@ -8,8 +8,8 @@ use crate::cluster_identifiers::ClusterIdentifiers;
 use crate::destroy::DestroyPlan;
 use crate::journal::RecordedState;
 
-/// Lists the resources that the deletion of the plan's groups would remove, although neither the journal nor a
-/// tag shows that they belong to the cluster.
+/// Lists the resources that the deletion of the plan's groups would remove, although neither the plan nor a tag
+/// shows that they belong to the cluster. A resource of another stack of the journal is one of them.
 ///
 /// The controllers of the cluster tag their machines, disks and addresses with
 /// `kubernetes.io_cluster.<infraID>` or `sigs.k8s.io_cluster-api-provider-azure_cluster_<name>`; resources with
@@ -25,6 +25,7 @@ pub async fn find_unrecorded_resources(
     identifiers: &ClusterIdentifiers,
 ) -> Result<Vec<ArmResourceId>, AzureCallError> {
     let mut unrecorded = Vec::new();
+    let planned = planned_ids(plan, recorded);
     let is_group =
         |id: &ArmResourceId| id.resource_type().is_none() && id.resource_group().is_some();
     for group in plan.resources.iter().filter(|it| is_group(&it.id)) {
@@ -38,15 +39,19 @@ pub async fn find_unrecorded_resources(
             else {
                 continue;
             };
-            let is_recorded = recorded
-                .resources()
-                .any(|(_, record)| is_contained(&record.id, &id) && record.ownership.is_ours());
+            let is_recorded = planned.iter().any(|record| is_contained(record, &id));
             if !is_recorded && !is_tagged_by_controller(&body, identifiers) {
                 unrecorded.push(id);
             }
         }
     }
     Ok(unrecorded)
+}
+
+/// The ids of the resources of lanyard that the plan removes.
+fn planned_ids<'a>(plan: &DestroyPlan, recorded: &'a RecordedState) -> Vec<&'a ArmResourceId> {
+    let records = plan.resources.iter().filter_map(|it| recorded.get(&it.key));
+    records.filter(|record| record.ownership.is_ours()).map(|record| &record.id).collect()
 }
 
 /// Whether the recorded resource is this one or its parent. A group is no record of its content.
@@ -70,6 +75,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::journal::JournalEntry;
+    use crate::resource::{Ownership, ResourceKey, ResourceStack};
 
     #[test]
     fn resources_of_the_cluster_s_controllers_are_known_by_their_tag() {
@@ -81,6 +88,35 @@ mod tests {
         assert!(!tagged(json!({ "kubernetes.io_cluster.harbour-x": "shared" })));
         assert!(!tagged(json!({ "kubernetes.io_cluster.harbour-xy": "owned" })));
         assert!(!tagged(json!({})));
+    }
+
+    #[test]
+    fn resources_of_another_stack_are_not_removed_with_the_group() {
+        let mut state = RecordedState::default();
+        let group = "/subscriptions/s/resourceGroups/g";
+        for (key, stack, id) in [
+            ("group", ResourceStack::Infra, group.to_owned()),
+            ("vnet", ResourceStack::Infra, format!("{group}/providers/N/virtualNetworks/v")),
+            ("identity", ResourceStack::Iam, format!("{group}/providers/M/identities/i")),
+        ] {
+            state.apply(&JournalEntry::Recorded {
+                at: jiff::Timestamp::UNIX_EPOCH,
+                key: ResourceKey::new(key),
+                stack,
+                id: id.parse().unwrap(),
+                ownership: Ownership::Created,
+                depends_on: Vec::new(),
+            });
+        }
+        let planned = |stacks: &[ResourceStack]| {
+            let plan = DestroyPlan::new(&state, stacks);
+            planned_ids(&plan, &state)
+                .into_iter()
+                .map(|id| id.name().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(planned(&[ResourceStack::Infra]), ["g", "v"]);
+        assert_eq!(planned(&[ResourceStack::Infra, ResourceStack::Iam]).len(), 3);
     }
 
     #[test]

@@ -158,6 +158,17 @@ impl ClusterFixture {
         location.open(access, &self.journal_cluster(), &|_, _| ()).await
     }
 
+    /// Opens the journal in the container as a command for another cluster would.
+    pub(crate) async fn open_container_of(
+        &self,
+        name: &str,
+        access: &JournalAccess,
+    ) -> Result<Journal, JournalError> {
+        let (location, _) = self.container.as_ref().unwrap();
+        let cluster = JournalCluster { name: name.parse().unwrap(), ..self.journal_cluster() };
+        location.open(access, &cluster, &|_, _| ()).await
+    }
+
     /// The lines of the journal in the container.
     pub(crate) async fn journal_lines(&self) -> Vec<String> {
         let (location, access) = self.container.as_ref().unwrap();
@@ -170,6 +181,15 @@ impl ClusterFixture {
         });
         let text = String::from_utf8(content.await).unwrap();
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// Removes the last entry of the journal in the directory, which ends the last run.
+    pub(crate) async fn reopen_last_run(&self) {
+        let path = self.directory.path().join("journal.jsonl");
+        let content = tokio::fs::read_to_string(&path).await.unwrap();
+        let start = content.trim_end().rfind('\n').unwrap() + 1;
+        assert!(content[start..].contains("runEnded"), "{content}");
+        tokio::fs::write(&path, &content[..start]).await.unwrap();
     }
 
     /// What the journal records.
@@ -222,7 +242,7 @@ impl ClusterFixture {
     async fn destroy_once(&self) -> RunReport {
         let journal = self.journal().await;
         let plan = DestroyPlan::new(&journal.state(), &STACKS);
-        let report = destroy(self.context(&journal), &plan).await.unwrap();
+        let report = destroy(self.context(&journal), &plan, &STACKS).await.unwrap();
         drop(journal.close().await);
         report
     }
@@ -326,9 +346,13 @@ impl ClusterFixture {
         ids
     }
 
+    fn resource(&self, key: &str) -> &DesiredResource {
+        self.resources.iter().find(|it| it.key.as_str() == key).unwrap()
+    }
+
     /// The live resource with this key.
     pub(crate) async fn live(&self, key: &str) -> Value {
-        let id = &self.graph.get(&ResourceKey::new(key)).unwrap().id;
+        let id = &self.resource(key).id;
         self.run(self.observer.fetch(id.as_str(), "2023-11-01")).await.unwrap().body
     }
 
@@ -360,7 +384,7 @@ impl ClusterFixture {
 
     /// Changes a live resource as another client would.
     pub(crate) async fn change_live(&self, key: &str, change: impl FnOnce(&mut Value)) {
-        let id = &self.graph.get(&ResourceKey::new(key)).unwrap().id;
+        let id = &self.resource(key).id;
         let mut body = self.live(key).await;
         change(&mut body);
         let request = ArmRequest::put(id.as_str(), "2023-11-01", body);

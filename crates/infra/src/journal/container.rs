@@ -97,6 +97,8 @@ pub enum JournalContainerError {
 const MAX_BLOCKS: usize = 50_000;
 /// The number of blocks that a command needs at most.
 const BLOCKS_OF_A_COMMAND: usize = 1_000;
+/// The codes of Azure if another client holds the lease.
+const HELD_CODES: [&str; 2] = ["LeaseAlreadyPresent", "LeaseIsBreakingAndCannotBeAcquired"];
 /// The name of the metadata with the holder.
 const HOLDER: &str = "lanyard_holder";
 
@@ -202,14 +204,14 @@ impl JournalContainer {
     }
 
     async fn prepare(&mut self, holder: &JournalHolder) -> Result<String, JournalContainerError> {
+        let found = self.blob.download().await?.unwrap_or_default();
+        found.check_extensible(&self.blob.url())?;
         let metadata = HashMap::from([(HOLDER.to_owned(), holder.0.clone())]);
         let lease_id = Some(self.lease.id().to_owned());
         let options =
             BlobClientSetMetadataOptions { lease_id, ..BlobClientSetMetadataOptions::default() };
         let written = self.blob.0.set_metadata(&metadata, Some(options)).await;
         written.map_err(|source| self.blob.error("writing the metadata of", source))?;
-        let found = self.blob.download().await?.unwrap_or_default();
-        found.check_extensible(&self.blob.url())?;
         self.length = found.content.len();
         Ok(found.content)
     }
@@ -233,7 +235,11 @@ impl JournalContainer {
             let (blob, blocks) = (self.blob.url(), MAX_BLOCKS);
             return Err(JournalContainerError::TooManyBlocks { blob, blocks });
         }
-        let found = self.blob.download().await?.unwrap_or_default().content;
+        // Without the content, the error of the append is the one to report.
+        let Ok(found) = self.blob.download().await else {
+            return Err(self.blob.error("appending to", source));
+        };
+        let found = found.unwrap_or_default().content;
         match found.get(self.length..) {
             Some(written) if written == block => {
                 self.length += block.len();
@@ -347,7 +353,7 @@ impl JournalBlob {
                     self.create().await?;
                     creates = false;
                 }
-                Err(error) if status_of(&error) == Some(StatusCode::Conflict) => {
+                Err(error) if HELD_CODES.iter().any(|code| has_code(&error, code)) => {
                     let (blob, holder) = (self.url(), self.holder().await);
                     return Err(JournalContainerError::Held { blob, holder });
                 }

@@ -41,6 +41,9 @@ pub(crate) enum JournalEntry {
         /// The resource before an apply command changes or deletes it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Value>,
+        /// The properties that an update by an apply command sets.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        desired: Option<Value>,
     },
     /// Azure accepted the write as a long-running operation.
     Accepted { at: Timestamp, key: ResourceKey, operation: PendingOperation },

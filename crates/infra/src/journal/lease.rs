@@ -22,6 +22,8 @@ const HELD_FOR: Duration = Duration::from_secs(50);
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(15);
 /// The pause after a renewal that failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// How long one renewal may take. A connection that hangs must leave time for further attempts.
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A lease that is renewed until this value is dropped.
 #[derive(Debug)]
@@ -140,7 +142,13 @@ impl LeaseRenewal {
             let began = self.clock.monotonic();
             let renewed = tokio::select! {
                 renewed = self.blob.renew_lease(self.id.clone(), None) => renewed,
-                () = self.clock.sleep(self.left(end)) => {
+                () = self.clock.sleep(RENEWAL_TIMEOUT.min(self.left(end))) => {
+                    if !self.left(end).is_zero() {
+                        let seconds = RENEWAL_TIMEOUT.as_secs();
+                        last_error = Some(format!("no reply within {seconds} s"));
+                        pause = RETRY_PAUSE;
+                        continue;
+                    }
                     let cause = last_error.map(|error| format!(": {error}"));
                     break format!("{}{}", not_renewed(), cause.unwrap_or_default());
                 }

@@ -82,14 +82,18 @@ impl RecordedState {
             }
             JournalEntry::Recorded { key, stack, id, ownership, depends_on, .. } => {
                 let phase = WritePhase::Complete;
-                let (stack, id, ownership) = (*stack, id.clone(), *ownership);
+                let (stack, ownership) = (*stack, *ownership);
                 let depends_on = depends_on.clone();
-                let resource = RecordedResource { stack, id, ownership, depends_on, phase };
-                self.resources.insert(key.clone(), resource);
-                if let (Ownership::Existing, Some(run)) =
-                    (ownership, self.unfinished.get_mut(&stack))
-                {
-                    run.forget_creation(key);
+                let resource =
+                    RecordedResource { stack, id: id.clone(), ownership, depends_on, phase };
+                let earlier = self.resources.insert(key.clone(), resource);
+                if let Some(run) = self.unfinished.get_mut(&stack) {
+                    if let Some(earlier) = earlier.filter(|it| it.id != *id) {
+                        run.record_replaced_record(key, &earlier);
+                    }
+                    if ownership == Ownership::Existing {
+                        run.forget_creation(key);
+                    }
                 }
             }
             JournalEntry::Removed { key, .. } => {
@@ -102,7 +106,9 @@ impl RecordedState {
     }
 
     fn apply_writing(&mut self, entry: &JournalEntry) {
-        let JournalEntry::Writing { key, stack, id, write, depends_on, before, .. } = entry else {
+        let JournalEntry::Writing { key, stack, id, write, depends_on, before, desired, .. } =
+            entry
+        else {
             return;
         };
         let known = self.resources.get(key);
@@ -117,7 +123,8 @@ impl RecordedState {
             _ => depends_on.clone(),
         };
         if let Some(run) = self.unfinished.get_mut(stack) {
-            run.record_write(key, *write, before.as_ref(), |undo| RunChange {
+            let bodies = (before.as_ref(), desired.as_ref());
+            run.record_write(key, *write, bodies, |undo| RunChange {
                 id: id.clone(),
                 ownership,
                 depends_on: depends_on.clone(),

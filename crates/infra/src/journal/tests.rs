@@ -22,6 +22,7 @@ fn writing(key: &str, write: WriteKind, before: Option<serde_json::Value>) -> Jo
         write,
         depends_on: Vec::new(),
         before,
+        desired: None,
     }
 }
 
@@ -150,9 +151,10 @@ fn first_change_of_an_unfinished_run_determines_how_it_is_undone() {
     let delete = |body: &serde_json::Value| writing("r", WriteKind::Delete, Some(body.clone()));
     let create = || writing("r", WriteKind::Create, None);
     let start = || started(RunCommand::Apply);
-    let restore = UndoAction::Restore { before: first.clone() };
-    let recreate = UndoAction::Recreate { before: first.clone() };
-    let cases: [(&str, Vec<JournalEntry>, Option<UndoAction>); 8] = [
+    let restore = UndoAction::Restore { before: first.clone(), desired: None };
+    let recreate =
+        |replaced| UndoAction::Recreate { before: first.clone(), desired: None, replaced };
+    let cases: [(&str, Vec<JournalEntry>, Option<UndoAction>); 9] = [
         (
             "continued update",
             vec![start(), update(&first), start(), update(&second)],
@@ -162,13 +164,14 @@ fn first_change_of_an_unfinished_run_determines_how_it_is_undone() {
         (
             "replacement",
             vec![start(), delete(&first), removed("r"), create()],
-            Some(recreate.clone()),
+            Some(recreate(true)),
         ),
         (
             "update and deletion",
             vec![start(), update(&first), delete(&second), removed("r")],
-            Some(recreate),
+            Some(recreate(false)),
         ),
+        ("announced deletion", vec![start(), delete(&first)], Some(recreate(false))),
         ("deletion of a new one", vec![start(), create(), delete(&first), removed("r")], None),
         (
             "conflict with an equal one",
@@ -190,4 +193,38 @@ fn first_change_of_an_unfinished_run_determines_how_it_is_undone() {
         let found = undo_actions(&entries).unwrap().into_iter().map(|(_, undo)| undo).next();
         assert_eq!(found, expected, "{name}");
     }
+}
+
+#[test]
+fn earlier_record_of_a_key_is_kept_when_its_id_changes() {
+    let other = JournalEntry::Recorded {
+        at: AT,
+        key: ResourceKey::new("g"),
+        stack: ResourceStack::Infra,
+        id: "/subscriptions/s/resourceGroups/user".parse().unwrap(),
+        ownership: Ownership::Existing,
+        depends_on: Vec::new(),
+    };
+    let earlier = recorded("g", Ownership::Created);
+    let run = [earlier.clone(), started(RunCommand::Apply), earlier, other];
+    assert_eq!(undo_actions(&run[..3]), Some(Vec::new()));
+    assert_eq!(undo_actions(&run), Some(vec![("g".to_owned(), UndoAction::RecordEarlier)]));
+}
+
+#[tokio::test]
+async fn write_in_progress_stops_after_a_failed_append() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open_directory(directory.path().to_owned(), &cluster()).await.unwrap();
+    let failing = async {
+        tokio::task::yield_now().await;
+        journal.failure.send_replace(Some("no space left on device".to_owned()));
+    };
+    let work = journal.while_writable(std::future::pending::<()>());
+    let (stopped, ()) = tokio::join!(work, failing);
+    let text = stopped.unwrap_err().to_string();
+    assert!(text.contains("no space left on device"), "{text}");
+    assert!(matches!(
+        journal.record(&started(RunCommand::Apply)).await,
+        Err(JournalError::Stopped { .. })
+    ));
 }

@@ -6,6 +6,8 @@ use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
 use super::entry::{RunCommand, WriteKind};
+use super::state::RecordedResource;
+use crate::property_diff::merge_properties;
 use crate::resource::{Ownership, ResourceKey};
 
 /// A run that has not ended successfully. Runs that continue it belong to it.
@@ -31,11 +33,19 @@ pub(crate) struct RunChange {
 pub(crate) enum UndoAction {
     /// The run created the resource: it is deleted.
     Delete,
-    /// The run changed the resource: this body is written back.
-    Restore { before: Value },
-    /// The run deleted the resource: it is created with this body. One that the run created in its place is
-    /// deleted first.
-    Recreate { before: Value },
+    /// The run changed the resource: the properties that it set get their values in the body `before`.
+    Restore { before: Value, desired: Option<Value> },
+    /// The run announced the deletion of the resource. If the resource does not exist, it is created with the body
+    /// `before`.
+    Recreate {
+        before: Value,
+        /// The properties that the run set before the deletion.
+        desired: Option<Value>,
+        /// Whether the run created another resource in its place.
+        replaced: bool,
+    },
+    /// The run recorded another resource under the key: the earlier record is written back.
+    RecordEarlier,
 }
 
 impl UnfinishedRun {
@@ -48,26 +58,55 @@ impl UnfinishedRun {
         &mut self,
         key: &ResourceKey,
         write: WriteKind,
-        before: Option<&Value>,
+        (before, desired): (Option<&Value>, Option<&Value>),
         unchanged: impl FnOnce(UndoAction) -> RunChange,
     ) {
         if self.command == RunCommand::Destroy {
             return;
         }
-        if let Some(known) = self.changes.get_mut(key) {
-            if let (WriteKind::Delete, UndoAction::Restore { before }) = (write, &mut known.undo) {
-                known.undo = UndoAction::Recreate { before: before.take() };
+        let known = self.changes.get_mut(key).filter(|it| it.undo != UndoAction::RecordEarlier);
+        if let Some(known) = known {
+            match (write, &mut known.undo) {
+                (WriteKind::Delete, UndoAction::Restore { before, desired }) => {
+                    let (before, desired) = (before.take(), desired.take());
+                    known.undo = UndoAction::Recreate { before, desired, replaced: false };
+                }
+                // The journal announces a creation only after Azure answered that the resource does not exist.
+                (WriteKind::Create, UndoAction::Recreate { replaced, .. }) => *replaced = true,
+                (WriteKind::Update, UndoAction::Restore { desired: Some(earlier), .. }) => {
+                    if let Some(desired) = desired {
+                        *earlier = merge_properties(desired, earlier);
+                    }
+                }
+                _ => {}
             }
             return;
         }
         let undo = match (write, before.cloned()) {
             (WriteKind::Create, _) => UndoAction::Delete,
-            (WriteKind::Update, Some(before)) => UndoAction::Restore { before },
-            (WriteKind::Delete, Some(before)) => UndoAction::Recreate { before },
+            (WriteKind::Update, Some(before)) => {
+                UndoAction::Restore { before, desired: desired.cloned() }
+            }
+            (WriteKind::Delete, Some(before)) => {
+                UndoAction::Recreate { before, desired: None, replaced: false }
+            }
             // Entries of format 1 have no body.
             (WriteKind::Update | WriteKind::Delete, None) => return,
         };
         self.changes.insert(key.clone(), unchanged(undo));
+    }
+
+    /// Keeps the record of a key whose resource is now another one, if the run has not written the resource.
+    pub(super) fn record_replaced_record(&mut self, key: &ResourceKey, record: &RecordedResource) {
+        if self.command == RunCommand::Apply && !self.changes.contains_key(key) {
+            let change = RunChange {
+                id: record.id.clone(),
+                ownership: record.ownership,
+                depends_on: record.depends_on.clone(),
+                undo: UndoAction::RecordEarlier,
+            };
+            self.changes.insert(key.clone(), change);
+        }
     }
 
     /// Forgets that the run created the resource: it does not exist any more, or another client created it.

@@ -179,7 +179,7 @@ impl<'a> RecordedStacks<'a> {
             waited.map_err(|error| interrupted_write_error(&error))?;
             let planned = plan(journal.state()).await?;
             self.check_unrecorded(&planned, include_unrecorded).await?;
-            let report = destroy(context, &planned.plan).await;
+            let report = destroy(context, &planned.plan, &self.stacks).await;
             progress.end();
             let report = report.map_err(|error| journal_error(&error))?;
             let is_empty = self.plan(journal.state()).plan.resources.is_empty();
