@@ -103,6 +103,7 @@ impl AzureCliSuite {
         let azure = self.start_azure()?;
         let mut process = self.start_process(&azure, &area.name)?;
         let mut last_request = 0;
+        let mut last_result = None;
         for index in 0..area.count {
             let mut result = match process.run_command(index) {
                 Ok(problems) if problems.is_empty() => Ok(()),
@@ -116,11 +117,18 @@ impl AzureCliSuite {
                 problems.push("requests:".to_owned());
                 problems.extend(requests.iter().map(request_line));
             }
-            // The suite compares the request logs after the last trial.
+            let result = result.map_err(|problems| problems.join("\n"));
             if index + 1 == area.count {
-                self.add_request_log(&azure)?;
+                last_result = Some((index, result));
+            } else {
+                report(index, result);
             }
-            report(index, result.map_err(|problems| problems.join("\n")));
+        }
+        // After the last result, the suite compares the request logs and ends, so everything stops before.
+        self.add_request_log(&azure)?;
+        drop((process, azure));
+        if let Some((index, result)) = last_result {
+            report(index, result);
         }
         Ok(())
     }
