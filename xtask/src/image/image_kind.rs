@@ -62,13 +62,15 @@ impl ImageKind {
         }
     }
 
-    /// The commands that the image's `--help` must list.
+    /// The commands that the image's `--help` must list, sorted.
     pub(super) fn commands(self) -> Vec<&'static str> {
-        match self {
+        let mut commands = match self {
             Self::Node => vec!["node"],
             Self::Lanyard => LANYARD_COMMANDS.to_vec(),
             Self::Azure => [LANYARD_COMMANDS, AZURE_COMMANDS].concat(),
-        }
+        };
+        commands.sort_unstable();
+        commands
     }
 
     /// The packages and features in the output of `cargo tree --format '{p} {f}'` that this image must not
@@ -137,6 +139,14 @@ const LANYARD_COMMANDS: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_sorted_and_unique() {
+        for image in ImageKind::ALL {
+            let commands = image.commands();
+            assert!(commands.is_sorted_by(|one, next| one < next), "{commands:?}");
+        }
+    }
 
     #[test]
     fn emulator_dependency_is_found() {
