@@ -380,7 +380,8 @@ fn dry_run_writes_the_files_and_sends_no_request() {
     assert_eq!(key_files.len(), 3);
     let tenant = workspace.variable("AZURE_TENANT_ID");
     let position = log_position(&workspace);
-    let issuer = ["create-oidc-issuer", "--tenant-id", &tenant, "--output-dir", "out", "--dry-run"];
+    let issuer =
+        ["create-oidc-issuer", "--tenant-id", &tenant, "--output-dir", "out", "--dry-run=true"];
     let (code, error) = workspace.run(&arguments(&workspace, &issuer));
     assert_eq!(code, Some(0), "{error}");
     let identities = [

@@ -54,8 +54,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     issuer_url: IssuerUrl,
     /// Write the files without the ids of the identities, and send no request to Azure
-    #[arg(long)]
-    dry_run: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    dry_run: GoBool,
 }
 
 /// The flags of the identities.
@@ -84,7 +84,7 @@ pub(super) struct IdentityArgs {
 pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let Args { create, identities, issuer_url, dry_run } = args;
     let planned = identities.plan(&create, issuer_url)?;
-    if dry_run {
+    if dry_run.0 {
         let files = planned.secret_files(None);
         write_output_files(&create.output_dir, &files)?;
         let paths = files.iter().map(|it| create.output_dir.join(it.path()).display().to_string());

@@ -7,6 +7,7 @@ use lanyard_federation::SigningPublicKey;
 
 use super::flags::{CreateArgs, IssuerArgs};
 use super::report::{CcoctlReport, print_dry_run};
+use crate::commands::go_bool::GoBool;
 use crate::commands::issuer::write_output_files;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
@@ -37,8 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     public_key_file: Option<PathBuf>,
     /// Write the files, and send no request to Azure
-    #[arg(long)]
-    dry_run: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    dry_run: GoBool,
 }
 
 pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
@@ -51,7 +52,7 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     )?;
     let files = issuer_args.files(&issuer, &key)?;
     write_output_files(&create.output_dir, &files)?;
-    if args.dry_run {
+    if args.dry_run.0 {
         let paths = files.iter().map(|it| create.output_dir.join(it.path()).display().to_string());
         return print_dry_run(&paths.collect::<Vec<_>>());
     }

@@ -79,8 +79,8 @@ pub(crate) struct Args {
     #[arg(long, hide = true, value_name = "REGION")]
     location: Option<String>,
     /// Accepted for compatibility with HyperShift; groups that existed before are always kept
-    #[arg(long, hide = true)]
-    preserve_resource_group: bool,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    preserve_resource_group: GoBool,
     /// Accepted for compatibility with HyperShift; the journal names the resource groups
     #[arg(long, hide = true, value_name = "NAME")]
     resource_group_name: Option<String>,
