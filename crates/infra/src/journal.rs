@@ -20,7 +20,7 @@ mod unfinished_run;
 use std::fmt;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{InfraId, format_error_chain};
+use lanyard_vocabulary::{InfraId, SubscriptionId, format_error_chain};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -36,7 +36,7 @@ pub(crate) use unfinished_run::{RunChange, UndoAction};
 
 use self::lease::LeaseStatus;
 use self::store::JournalStore;
-use crate::cluster_identifiers::ClusterName;
+use crate::cluster_identifiers::{ClusterIdentifiers, ClusterName};
 use crate::resource::ResourceStack;
 
 /// The journal of one cluster, open for writing.
@@ -123,6 +123,17 @@ pub struct JournalCluster {
     pub infra_id: InfraId,
     /// The id of the subscription.
     pub subscription: String,
+}
+
+impl JournalCluster {
+    /// The cluster, or the shared stack, with these identifiers.
+    pub fn new(identifiers: &ClusterIdentifiers, subscription: &SubscriptionId) -> Self {
+        Self {
+            name: identifiers.name().clone(),
+            infra_id: identifiers.infra_id().clone(),
+            subscription: subscription.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for JournalCluster {

@@ -177,11 +177,7 @@ fn cluster_journal(
     state: &StateArgs,
 ) -> Result<TargetJournal, CommandError> {
     let identifiers = &configuration.identifiers;
-    let cluster = JournalCluster {
-        name: identifiers.name().clone(),
-        infra_id: identifiers.infra_id().clone(),
-        subscription: context.account.subscription.to_string(),
-    };
+    let cluster = JournalCluster::new(identifiers, &context.account.subscription);
     state.journal(context, cluster, identifiers.infra_id().as_str())
 }
 

@@ -106,11 +106,7 @@ impl<'a> RecordedStacks<'a> {
         environment: &ProcessEnvironment,
         clock: &SharedClock,
     ) -> Result<Self, CommandError> {
-        let cluster = JournalCluster {
-            name: identifiers.name().clone(),
-            infra_id: identifiers.infra_id().clone(),
-            subscription: account.subscription.to_string(),
-        };
+        let cluster = JournalCluster::new(identifiers, &account.subscription);
         let context = run.journal_context(account, environment, clock);
         let journal = run.state.journal(context, cluster, identifiers.infra_id().as_str())?;
         let identifiers = identifiers.clone();

@@ -68,11 +68,7 @@ impl<'a> SharedStack<'a> {
 
     fn journal(&self, run: &RunArgs, clock: &SharedClock) -> Result<TargetJournal, CommandError> {
         let identifiers = self.identifiers()?;
-        let cluster = JournalCluster {
-            name: identifiers.name().clone(),
-            infra_id: identifiers.infra_id().clone(),
-            subscription: self.account.subscription.to_string(),
-        };
+        let cluster = JournalCluster::new(&identifiers, &self.account.subscription);
         let context = run.journal_context(self.account, self.environment, clock);
         let name = format!("{}-{}", self.stack, self.name.to_ascii_lowercase());
         run.state.journal(context, cluster, &name)
