@@ -29,7 +29,7 @@ fn second_apply_writes_nothing_and_destroy_leaves_nothing() {
         let before = fixture.resource_ids().await;
         let report = fixture.apply().await;
         assert!(report.succeeded(), "{:?}", report.outcomes);
-        assert_eq!(fixture.resource_ids().await.len(), before.len() + 8);
+        assert_eq!(fixture.resource_ids().await.len(), before.len() + 9);
 
         let plan = fixture.plan().await;
         assert_eq!(plan.writes().count(), 0, "{plan:?}");

@@ -348,8 +348,8 @@ const TECH_PREVIEW: &str = "TechPreviewNoUpgrade";
 const DNS_LABEL: &str = "a DNS label of at most 63 lower-case letters, digits and `-`";
 const DNS_SUBDOMAIN: &str =
     "a DNS subdomain of at most 253 lower-case letters, digits, `-` and `.`";
-/// The limit of Entra ID for one managed identity.
-const MAX_FEDERATED_CREDENTIALS: usize = 20;
+/// The number of federated credentials that Azure allows for one managed identity.
+pub const MAX_FEDERATED_CREDENTIALS: usize = 20;
 
 #[cfg(test)]
 mod tests {

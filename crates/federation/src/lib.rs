@@ -19,8 +19,8 @@ mod signing_key;
 mod storage_names;
 
 pub use credentials_requests::{
-    CredentialsRequestFile, CredentialsRequestsError, IdentityRequest, RequestProblem,
-    SecretReference, parse_credentials_requests,
+    CredentialsRequestFile, CredentialsRequestsError, IdentityRequest, MAX_FEDERATED_CREDENTIALS,
+    RequestProblem, SecretReference, parse_credentials_requests,
 };
 pub use discovery::{DiscoveryError, IssuerDiscovery};
 pub use federated_credential_name::workload_identity_credential_name;

@@ -17,13 +17,14 @@ use crate::live_state::{
 };
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::{Plan, PlannedResource, ResourceChange, live_differences};
-use crate::progress::{ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming};
+use crate::progress::{ProgressObserver, ResourceTiming};
 use crate::resource::{
     DesiredResource, Ownership, ResourceDefinition, ResourceKey, ResourceStack, write_lock,
 };
 use crate::resource_graph::ResourceGraph;
 use crate::resource_request::{updated_properties, write_request};
 use crate::resource_write::{ResourceError, ResourceWriter};
+use crate::run_steps::{ProgressReporter, RunSteps};
 
 /// How apply and destroy run.
 #[derive(Debug, Clone, Copy)]
@@ -165,18 +166,12 @@ async fn write_resources(
         plan,
         tags,
         recorded: &recorded,
-        began: context.clock.monotonic(),
         live: Mutex::new(live),
-        timings: Mutex::default(),
+        steps: RunSteps::begin(context),
     };
     let nodes = plan.resources.iter().map(|planned| run.node(planned)).collect();
     let results = run_graph(nodes, context.options.parallel, |key| run.apply_resource(key)).await;
-    let outcomes = results.into_iter().map(|(key, result)| (key, ResourceOutcome::from(result)));
-    RunReport {
-        outcomes: outcomes.collect(),
-        timings: run.timings.into_inner(),
-        live: run.live.into_inner(),
-    }
+    RunReport { live: run.live.into_inner(), ..run.steps.report(results) }
 }
 
 impl From<NodeResult<Self, ResourceError>> for ResourceOutcome {
@@ -195,9 +190,8 @@ struct ApplyRun<'a> {
     plan: &'a Plan,
     tags: &'a OwnershipTags,
     recorded: &'a RecordedState,
-    began: Duration,
     live: Mutex<LiveState>,
-    timings: Mutex<BTreeMap<ResourceKey, ResourceTiming>>,
+    steps: RunSteps<'a>,
 }
 
 impl ApplyRun<'_> {
@@ -211,11 +205,6 @@ impl ApplyRun<'_> {
             },
             None => GraphNode { key, depends_on: Vec::new(), lock: write_lock(&planned.id) },
         }
-    }
-
-    fn report(&self, key: &ResourceKey, phase: ProgressPhase) {
-        let elapsed = self.context.clock.monotonic().saturating_sub(self.began);
-        self.context.progress.observe(&ProgressEvent { elapsed, key: key.clone(), phase });
     }
 
     async fn apply_resource(&self, key: ResourceKey) -> Result<ResourceOutcome, ResourceError> {
@@ -234,29 +223,18 @@ impl ApplyRun<'_> {
             ResourceChange::Replace { .. } => "replace",
             ResourceChange::Delete => "delete",
         };
-        let started = self.context.clock.monotonic().saturating_sub(self.began);
-        self.report(&key, ProgressPhase::Started { write });
-        let result = self.write(planned).await;
-        let finished = self.context.clock.monotonic().saturating_sub(self.began);
-        self.timings.lock().insert(key.clone(), ResourceTiming { started, finished });
-        self.report(
-            &key,
-            match &result {
-                Ok(_) => ProgressPhase::Succeeded,
-                Err(error) => {
-                    ProgressPhase::Failed { reason: lanyard_vocabulary::format_error_chain(error) }
-                }
-            },
-        );
-        result
+        self.steps.run(&key, write, async |report| self.write(planned, report).await).await
     }
 
-    async fn write(&self, planned: &PlannedResource) -> Result<ResourceOutcome, ResourceError> {
+    async fn write(
+        &self,
+        planned: &PlannedResource,
+        report: ProgressReporter<'_>,
+    ) -> Result<ResourceOutcome, ResourceError> {
         let Some(resource) = self.graph.get(&planned.key) else {
             let version = api_version_of(&planned.id);
             let found = self.context.arm.fetch_optional(planned.id.as_str(), version).await?;
-            let report = |phase| self.report(&planned.key, phase);
-            let mut writer = self.writer(planned, WriteKind::Delete, &[], &report);
+            let mut writer = self.writer(planned, WriteKind::Delete, &[], report);
             writer.before = found.map(|response| response.body);
             writer.delete(version).await?;
             return Ok(ResourceOutcome::Deleted);
@@ -264,9 +242,8 @@ impl ApplyRun<'_> {
         let outcome = match planned.change {
             ResourceChange::Update { .. } => ResourceOutcome::Updated,
             ResourceChange::Replace { .. } => {
-                let report = |phase| self.report(&planned.key, phase);
                 let mut writer =
-                    self.writer(planned, WriteKind::Delete, &resource.depends_on, &report);
+                    self.writer(planned, WriteKind::Delete, &resource.depends_on, report);
                 writer.before = self.live_body(&planned.key);
                 writer.delete(resource.api_version()).await?;
                 self.live.lock().set(planned.key.clone(), None);
@@ -274,7 +251,7 @@ impl ApplyRun<'_> {
             }
             _ => ResourceOutcome::Created,
         };
-        self.put(planned, resource).await?;
+        self.put(planned, resource, report).await?;
         Ok(outcome)
     }
 
@@ -287,11 +264,11 @@ impl ApplyRun<'_> {
         &self,
         planned: &PlannedResource,
         resource: &DesiredResource,
+        report: ProgressReporter<'_>,
     ) -> Result<(), ResourceError> {
         let is_update = matches!(planned.change, ResourceChange::Update { .. });
         let kind = if is_update { WriteKind::Update } else { WriteKind::Create };
-        let report = |phase| self.report(&planned.key, phase);
-        let mut writer = self.writer(planned, kind, &resource.depends_on, &report);
+        let mut writer = self.writer(planned, kind, &resource.depends_on, report);
         // An update contains the live properties, so they are read immediately before each attempt.
         let read = async || {
             if is_update { read_resource(self.context.arm, resource).await } else { Ok(None) }
@@ -360,8 +337,7 @@ impl ApplyRun<'_> {
                 && record.ownership == ownership
         });
         if !is_recorded {
-            let report = |_| {};
-            let writer = self.writer(planned, WriteKind::Update, &depends_on, &report);
+            let writer = self.writer(planned, WriteKind::Update, &depends_on, &|_| {});
             writer.record(&planned.id, ownership).await?;
         }
         Ok(ResourceOutcome::Unchanged)
@@ -372,7 +348,7 @@ impl ApplyRun<'_> {
         planned: &'b PlannedResource,
         kind: WriteKind,
         depends_on: &'b [ResourceKey],
-        report: &'b (dyn Fn(ProgressPhase) + Sync),
+        report: ProgressReporter<'b>,
     ) -> ResourceWriter<'b> {
         let (context, key, stack, id) = (self.context, &planned.key, planned.stack, &planned.id);
         ResourceWriter {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::api_versions::api_version_of;
 use crate::apply::{ResourceOutcome, RunContext, RunReport};
-use crate::graph_run::{GraphNode, run_graph};
+use crate::graph_run::{GraphNode, run_graph, sort_by_dependencies};
 use crate::journal::{
     JournalEntry, JournalError, RecordedResource, RecordedState, RunCommand, WriteKind,
 };
@@ -64,7 +64,7 @@ impl DestroyPlan {
             ours.keys().filter_map(|key| Some((*key, outermost_container(key, ours)?))).collect();
         // The resource whose delete request removes this one.
         let removed_by = |key: &ResourceKey| (*containers.get(key).unwrap_or(&key)).clone();
-        let mut resources: Vec<_> = ours
+        let resources = ours
             .iter()
             .map(|(key, record)| {
                 let removed_with = containers.get(key).map(|container| (*container).clone());
@@ -90,8 +90,7 @@ impl DestroyPlan {
                 }
             })
             .collect();
-        sort_by_order(&mut resources);
-        Self { resources }
+        Self { resources: sort_by_dependencies(resources, |it| &it.key, |it| &it.after) }
     }
 }
 
@@ -119,26 +118,6 @@ fn is_role_assignment(id: &ArmResourceId) -> bool {
 
 fn has_type(id: &ArmResourceId, resource_type: &str) -> bool {
     id.resource_type().is_some_and(|it| it.eq_ignore_ascii_case(resource_type))
-}
-
-/// Sorts the resources so that each is behind the ones that are removed first.
-fn sort_by_order(resources: &mut Vec<DestroyedResource>) {
-    let mut waiting = std::mem::take(resources);
-    let all: BTreeSet<_> = waiting.iter().map(|it| it.key.clone()).collect();
-    let mut placed = BTreeSet::new();
-    while !waiting.is_empty() {
-        let is_placed = |key: &ResourceKey| placed.contains(key) || !all.contains(key);
-        let (mut ready, blocked): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|it| it.after.iter().all(is_placed));
-        if ready.is_empty() {
-            // A cycle cannot be recorded; the order of the rest does not matter then.
-            resources.extend(blocked);
-            return;
-        }
-        placed.extend(ready.iter().map(|it| it.key.clone()));
-        resources.append(&mut ready);
-        waiting = blocked;
-    }
 }
 
 /// Removes the resources of the plan, which is one for `stacks`. It can be interrupted and run again at any point.

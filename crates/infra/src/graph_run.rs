@@ -104,6 +104,29 @@ fn chain_lengths(nodes: &[GraphNode]) -> BTreeMap<ResourceKey, usize> {
     lengths
 }
 
+/// Sorts items so that each is behind the items whose keys `after` returns. Keys of no item do not count.
+pub(crate) fn sort_by_dependencies<T>(
+    items: Vec<T>,
+    key: impl Fn(&T) -> &ResourceKey,
+    after: impl Fn(&T) -> &[ResourceKey],
+) -> Vec<T> {
+    let mut sorted = Vec::with_capacity(items.len());
+    let mut waiting = items;
+    while !waiting.is_empty() {
+        let unsorted: BTreeSet<ResourceKey> = waiting.iter().map(|it| key(it).clone()).collect();
+        let is_ready = |it: &T| !after(it).iter().any(|key| unsorted.contains(key));
+        let (ready, blocked): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
+        if ready.is_empty() {
+            // A cycle cannot be recorded; the order of the rest does not matter then.
+            sorted.extend(blocked);
+            break;
+        }
+        sorted.extend(ready);
+        waiting = blocked;
+    }
+    sorted
+}
+
 /// Runs `work` for each node, at most `limit` at a time. A failure stops only the nodes that depend on it.
 pub(crate) async fn run_graph<T, E, F: Future<Output = Result<T, E>>>(
     nodes: Vec<GraphNode>,

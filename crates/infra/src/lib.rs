@@ -116,7 +116,7 @@ pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use orphaned_assignments::{OrphanSearchError, OrphanedAssignment, find_orphaned_assignments};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
-pub use preflight::{FindingSeverity, PreflightFinding, check_plan};
+pub use preflight::{FindingSeverity, PERMISSIONS_CHECK, PreflightFinding, check_plan};
 pub use principal_lookup::{PrincipalLookupError, find_principals};
 pub use progress::{
     CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming,
@@ -142,6 +142,6 @@ pub use roll_back::{NothingToRollBack, RestoredResource, RollBackPlan, roll_back
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
 pub use unrecorded_resources::find_unrecorded_resources;
 pub use workload_identities::{
-    DataPlaneIdentity, FederatedCredentialDefinition, MAX_FEDERATED_CREDENTIALS,
+    DataPlaneIdentity, FederatedCredentialDefinition,
     OPENSHIFT_AUDIENCE, WorkloadIdentityDefinition, workload_identities,
 };

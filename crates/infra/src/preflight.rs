@@ -16,6 +16,9 @@ use crate::plan::{Plan, PlannedResource, ResourceChange};
 use crate::quotas::check_quotas;
 use crate::resource_graph::ResourceGraph;
 
+/// The name of the check of the signed-in identity's permissions.
+pub const PERMISSIONS_CHECK: &str = "permissions";
+
 /// What a check before the first write found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -72,7 +75,7 @@ pub async fn check_plan(
     let required = required_actions(subscription, &writes, &groups);
     for action in missing_actions(arm, &required).await? {
         findings.push(PreflightFinding::error(
-            "permissions",
+            PERMISSIONS_CHECK,
             format!("the signed-in identity lacks `{}` at `{}`", action.action, action.scope),
             "ask an owner of the scope for a role with this action; `lanyard check azure` lists all of them",
         ));

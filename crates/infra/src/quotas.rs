@@ -15,7 +15,6 @@ use crate::plan::{Plan, ResourceChange};
 use crate::preflight::PreflightFinding;
 use crate::resource::{DesiredResource, ResourceDefinition};
 use crate::resource_graph::ResourceGraph;
-use crate::workload_identities::MAX_FEDERATED_CREDENTIALS;
 
 /// What the creations of a plan need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -308,7 +307,7 @@ async fn check_federated_credentials(
     let path = format!("{identity}/federatedIdentityCredentials");
     let listed = readable(arm.list(&path, FederatedCredentialBody::API_VERSION, &[]).await)?;
     let used = listed.map_or(0, |listed| listed.len());
-    let limit = MAX_FEDERATED_CREDENTIALS;
+    let limit = lanyard_federation::MAX_FEDERATED_CREDENTIALS;
     Ok((used + needed > limit).then(|| {
         PreflightFinding::error(
             CHECK,

@@ -1,6 +1,6 @@
 //! Undoes a run that has not ended: deletes what it created, and restores what it changed or deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use lanyard_azure::{ArmBody as _, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::api_versions::api_version_of;
 use crate::apply::{ResourceOutcome, RunContext, RunReport};
 use crate::destroy::{DestroyPlan, DestroyedResource, remove_resource};
-use crate::graph_run::{GraphNode, run_graph};
+use crate::graph_run::{GraphNode, run_graph, sort_by_dependencies};
 use crate::journal::{
     JournalError, RecordedResource, RecordedState, RunChange, RunCommand, UndoAction, WriteKind,
     WritePhase,
@@ -50,9 +50,6 @@ pub struct RestoredResource {
     ownership: Ownership,
     #[serde(skip)]
     depends_on: Vec<ResourceKey>,
-    /// The resources that are restored first.
-    #[serde(skip)]
-    after: Vec<ResourceKey>,
 }
 
 /// The write that restores a resource.
@@ -121,10 +118,10 @@ impl RollBackPlan {
             let of_run = applied.iter();
             of_run.flat_map(|(stack, run)| run.changes.iter().map(|(key, it)| (*stack, key, it)))
         };
-        let mut restored: Vec<_> = changes()
+        let restored = changes()
             .filter_map(|(stack, key, change)| RestoredResource::of(stack, key, change))
             .collect();
-        order_by_dependencies(&mut restored);
+        let restored = sort_by_dependencies(restored, |it| &it.key, |it| &it.depends_on);
         let created: BTreeMap<ResourceKey, RecordedResource> = changes()
             .filter(|(_, _, change)| change.undo == UndoAction::Delete)
             .map(|(stack, key, change)| {
@@ -165,28 +162,6 @@ fn created_resource(
     })
 }
 
-/// Sorts the resources so that each is behind those that it needs.
-fn order_by_dependencies(resources: &mut Vec<RestoredResource>) {
-    let mut waiting = std::mem::take(resources);
-    let all: BTreeSet<_> = waiting.iter().map(|it| it.key.clone()).collect();
-    for resource in &mut waiting {
-        let needed = resource.depends_on.iter().filter(|key| all.contains(key));
-        resource.after = needed.cloned().collect();
-    }
-    while !waiting.is_empty() {
-        let keys: BTreeSet<_> = waiting.iter().map(|it| it.key.clone()).collect();
-        let is_ready = |it: &RestoredResource| !it.after.iter().any(|key| keys.contains(key));
-        let (ready, blocked): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
-        if ready.is_empty() {
-            // A cycle cannot be recorded; the order of the rest does not matter then.
-            resources.extend(blocked);
-            return;
-        }
-        resources.extend(ready);
-        waiting = blocked;
-    }
-}
-
 impl RestoredResource {
     fn of(stack: ResourceStack, key: &ResourceKey, change: &RunChange) -> Option<Self> {
         let before = match &change.undo {
@@ -206,12 +181,11 @@ impl RestoredResource {
             undo: change.undo.clone(),
             ownership: change.ownership,
             depends_on: change.depends_on.clone(),
-            after: Vec::new(),
         })
     }
 
     fn node(&self) -> GraphNode {
-        let (key, depends_on) = (self.key.clone(), self.after.clone());
+        let (key, depends_on) = (self.key.clone(), self.depends_on.clone());
         GraphNode { key, depends_on, lock: write_lock(&self.id) }
     }
 

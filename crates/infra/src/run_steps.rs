@@ -1,4 +1,4 @@
-//! The steps of a run that removes or restores resources: progress events and timings.
+//! The steps of a run: progress events and timings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +12,9 @@ use crate::live_state::LiveState;
 use crate::progress::{ProgressEvent, ProgressPhase, ResourceTiming};
 use crate::resource::ResourceKey;
 use crate::resource_write::ResourceError;
+
+/// Receives the progress of the work on one resource.
+pub(crate) type ProgressReporter<'a> = &'a (dyn Fn(ProgressPhase) + Sync);
 
 /// The steps of a run that began at a time.
 pub(crate) struct RunSteps<'a> {
@@ -34,9 +37,7 @@ impl<'a> RunSteps<'a> {
         &self,
         key: &ResourceKey,
         write: &'static str,
-        work: impl AsyncFnOnce(
-            &(dyn Fn(ProgressPhase) + Sync),
-        ) -> Result<ResourceOutcome, ResourceError>,
+        work: impl AsyncFnOnce(ProgressReporter<'_>) -> Result<ResourceOutcome, ResourceError>,
     ) -> Result<ResourceOutcome, ResourceError> {
         let report = |phase| {
             let event = ProgressEvent { elapsed: self.elapsed(), key: key.clone(), phase };
@@ -54,7 +55,7 @@ impl<'a> RunSteps<'a> {
         result
     }
 
-    /// The report of the run with these results.
+    /// The report of the run with these results, without live resources.
     pub(crate) fn report(
         self,
         results: BTreeMap<ResourceKey, NodeResult<ResourceOutcome, ResourceError>>,

@@ -14,9 +14,6 @@ use crate::resource_names::ClusterResourceNames;
 /// The audience of the tokens that OpenShift components send to Entra ID.
 pub const OPENSHIFT_AUDIENCE: &str = "openshift";
 
-/// The number of federated credentials that Azure allows for one managed identity.
-pub const MAX_FEDERATED_CREDENTIALS: usize = 20;
-
 /// The managed identity of a component of a self-managed cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkloadIdentityDefinition {
@@ -314,7 +311,7 @@ mod tests {
             let names: HashSet<_> = credentials.iter().map(|it| it.suffix).collect();
             let subjects: HashSet<_> = credentials.iter().map(Credential::subject).collect();
             assert_eq!((names.len(), subjects.len()), (credentials.len(), credentials.len()));
-            assert!(credentials.len() <= MAX_FEDERATED_CREDENTIALS);
+            assert!(credentials.len() <= lanyard_federation::MAX_FEDERATED_CREDENTIALS);
         }
     }
 

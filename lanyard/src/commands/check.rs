@@ -22,6 +22,7 @@ const EXAMPLE: &str = "\
 Examples:
 
   lanyard check azure
+  lanyard check azure --command 'create infra azure' --command 'create iam azure'
   lanyard check azure --scope /subscriptions/ID/resourceGroups/harbour --output json";
 
 /// Show what the signed-in identity may do for each command in Azure
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// The subscription, resource group or resource at which the actions are needed [default: the subscription]
     #[arg(long, value_name = "RESOURCE-ID")]
     scope: Option<ArmResourceId>,
+    /// Check only this command, as the table shows it; can be repeated [default: all commands]
+    #[arg(long = "command", value_name = "COMMAND")]
+    commands: Vec<String>,
     /// The output format
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
@@ -68,7 +72,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let caller = account.caller().await?;
     let scope = args.scope.clone();
     let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
-    let needed = needed_actions(&account.subscription, &caller)?;
+    let mut needed = needed_actions(&account.subscription, &caller)?;
+    retain_commands(&mut needed, &args.commands)?;
     let required: Vec<_> = needed
         .iter()
         .flat_map(|(_, actions)| actions)
@@ -99,6 +104,25 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         format => output::serialize_document(&report, format),
     })?;
     Ok(if report.is_complete() { CommandExit::Success } else { CommandExit::Failed })
+}
+
+/// Keeps the commands with these names; all of them without names.
+fn retain_commands<T>(
+    needed: &mut Vec<(&'static str, T)>,
+    wanted: &[String],
+) -> Result<(), CommandError> {
+    let without_program =
+        |name: &String| name.strip_prefix("lanyard ").unwrap_or(name).trim().to_owned();
+    let wanted: Vec<_> = wanted.iter().map(without_program).collect();
+    let known: Vec<_> = needed.iter().map(|(command, _)| *command).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(CommandError::invalid_input(format!("--command: `{unknown}` is not checked"))
+            .with_hint(format!("name one of: {}", known.join(", "))));
+    }
+    if !wanted.is_empty() {
+        needed.retain(|(command, _)| wanted.iter().any(|name| name == command));
+    }
+    Ok(())
 }
 
 /// The permission of Microsoft Graph for `create identities`, unless one of these contains it.
@@ -162,5 +186,24 @@ impl PermissionReport {
 impl CommandPermissions {
     fn is_complete(&self) -> bool {
         self.missing_actions.is_empty() && self.missing_graph_permissions.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_named_commands_are_checked_and_unknown_ones_are_errors() {
+        let all = || vec![("create infra azure", 1), ("create iam azure", 2)];
+        let named = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            let mut commands = all();
+            retain_commands(&mut commands, &names).map(|()| commands)
+        };
+        assert_eq!(named(&[]).unwrap(), all());
+        assert_eq!(named(&["lanyard create iam azure"]).unwrap(), [("create iam azure", 2)]);
+        let error = named(&["create infra"]).unwrap_err().to_string();
+        assert!(error.contains("`create infra` is not checked"), "{error}");
     }
 }

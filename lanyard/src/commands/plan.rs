@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
+use lanyard_infra::PERMISSIONS_CHECK;
 
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::cluster_configuration::RawConfiguration;
@@ -47,6 +48,9 @@ pub(crate) struct Args {
     /// Exit with 1 if there are changes
     #[arg(long)]
     exit_code: bool,
+    /// Omit what the signed-in identity may not write, for an identity that only reads
+    #[arg(long)]
+    ignore_missing_permissions: bool,
     /// The output format
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: CliOutputFormat,
@@ -68,7 +72,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let target = ClusterTarget::load(context, &configuration, &args.state).await?;
     let recorded = target.stack.journal.read().await?.unwrap_or_default();
-    let checked = make_plan(&target.stack, &recorded, &|live| target.check_live(live)).await?;
+    let mut checked = make_plan(&target.stack, &recorded, &|live| target.check_live(live)).await?;
+    if args.ignore_missing_permissions {
+        checked.findings.retain(|finding| finding.check != PERMISSIONS_CHECK);
+    }
     output::print_stdout(&match args.output {
         CliOutputFormat::Table => plan_text(&checked),
         format => output::serialize_document(&PlanDocument::new(&checked), format),

@@ -50,7 +50,7 @@ fn list_readable_at_scope(
     let items = resources
         .within(at)
         .chain(resources.listed_deleted_within(at, call.now))
-        .filter(|resource| resource.kind != RESOURCE_GROUP_TYPE && is_top_level(resource))
+        .filter(|resource| resource.kind != RESOURCE_GROUP_TYPE && is_listed(resource))
         .filter(|resource| matches_filter(&filter, resource))
         .filter(|resource| {
             is_authorized(call, &caller, &format!("{}/read", resource.kind), &resource.id)
@@ -68,7 +68,7 @@ fn matches_filter(filter: &ODataFilter, resource: &ArmResource) -> bool {
     let location = resource.body.get("location").and_then(Value::as_str).unwrap_or_default();
     holds("resourceType", &resource.kind)
         && holds("resourceGroup", group)
-        && holds("name", resource.name())
+        && holds("name", &listed_name(resource))
         && holds("location", location)
         && has_filtered_tag(filter, resource)
 }
@@ -83,15 +83,25 @@ pub(super) fn has_filtered_tag(filter: &ODataFilter, resource: &ArmResource) -> 
     })
 }
 
-/// Child resources such as subnets are not in these lists.
-fn is_top_level(resource: &ArmResource) -> bool {
-    resource.kind.matches('/').count() == 1
+/// Whether these lists contain the resource. Of child resources, they contain only those with a location, such as
+/// the virtual network links of a private DNS zone, but no subnets.
+fn is_listed(resource: &ArmResource) -> bool {
+    resource.kind.matches('/').count() == 1 || resource.body.get("location").is_some()
+}
+
+/// The name in these lists, which of a child resource contains the names of its parents.
+fn listed_name(resource: &ArmResource) -> String {
+    let types = resource.kind.matches('/').count();
+    let mut names: Vec<_> = resource.id.as_str().rsplit('/').step_by(2).take(types).collect();
+    names.reverse();
+    names.join("/")
 }
 
 /// The resource without its properties, as in these lists.
 fn resource_summary_json(resource: &ArmResource) -> Value {
     let mut wire = resource.to_json();
     if let Value::Object(fields) = &mut wire {
+        fields.insert("name".to_owned(), listed_name(resource).into());
         fields.remove("properties");
         fields.remove("systemData");
     }
