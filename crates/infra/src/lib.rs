@@ -142,6 +142,6 @@ pub use roll_back::{NothingToRollBack, RestoredResource, RollBackPlan, roll_back
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
 pub use unrecorded_resources::find_unrecorded_resources;
 pub use workload_identities::{
-    DataPlaneIdentity, FederatedCredentialDefinition,
-    OPENSHIFT_AUDIENCE, WorkloadIdentityDefinition, workload_identities,
+    DataPlaneIdentity, FederatedCredentialDefinition, OPENSHIFT_AUDIENCE,
+    WorkloadIdentityDefinition, workload_identities,
 };
