@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Exit with 1 if there are changes
     #[arg(long)]
     exit_code: bool,
-    /// Omit what the signed-in identity may not write, for an identity that only reads
+    /// Do not report missing permissions, for an identity that may only read
     #[arg(long)]
     ignore_missing_permissions: bool,
     /// The output format

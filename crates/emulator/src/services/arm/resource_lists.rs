@@ -68,7 +68,9 @@ fn matches_filter(filter: &ODataFilter, resource: &ArmResource) -> bool {
     let location = resource.body.get("location").and_then(Value::as_str).unwrap_or_default();
     holds("resourceType", &resource.kind)
         && holds("resourceGroup", group)
-        && holds("name", &listed_name(resource))
+        && filter
+            .equals_value("name")
+            .is_none_or(|wanted| listed_name(resource).eq_ignore_ascii_case(wanted))
         && holds("location", location)
         && has_filtered_tag(filter, resource)
 }
