@@ -1,6 +1,6 @@
 //! Undoes a run that has not ended: deletes what it created, and restores what it changed or deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_azure::{ArmBody as _, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
@@ -50,6 +50,9 @@ pub struct RestoredResource {
     ownership: Ownership,
     #[serde(skip)]
     depends_on: Vec<ResourceKey>,
+    /// The resources that are restored first. Not those that the run created: they are removed later.
+    #[serde(skip)]
+    after: Vec<ResourceKey>,
 }
 
 /// The write that restores a resource.
@@ -118,10 +121,15 @@ impl RollBackPlan {
             let of_run = applied.iter();
             of_run.flat_map(|(stack, run)| run.changes.iter().map(|(key, it)| (*stack, key, it)))
         };
-        let restored = changes()
+        let mut restored: Vec<_> = changes()
             .filter_map(|(stack, key, change)| RestoredResource::of(stack, key, change))
             .collect();
-        let restored = sort_by_dependencies(restored, |it| &it.key, |it| &it.depends_on);
+        let keys: BTreeSet<_> = restored.iter().map(|it| it.key.clone()).collect();
+        for resource in &mut restored {
+            let needed = resource.depends_on.iter().filter(|key| keys.contains(key));
+            resource.after = needed.cloned().collect();
+        }
+        let restored = sort_by_dependencies(restored, |it| &it.key, |it| &it.after);
         let created: BTreeMap<ResourceKey, RecordedResource> = changes()
             .filter(|(_, _, change)| change.undo == UndoAction::Delete)
             .map(|(stack, key, change)| {
@@ -181,11 +189,12 @@ impl RestoredResource {
             undo: change.undo.clone(),
             ownership: change.ownership,
             depends_on: change.depends_on.clone(),
+            after: Vec::new(),
         })
     }
 
     fn node(&self) -> GraphNode {
-        let (key, depends_on) = (self.key.clone(), self.depends_on.clone());
+        let (key, depends_on) = (self.key.clone(), self.after.clone());
         GraphNode { key, depends_on, lock: write_lock(&self.id) }
     }
 
@@ -373,5 +382,31 @@ mod tests {
         assert_eq!(write(vnet, UndoAction::RecordEarlier, None), RestoreWrite::Impossible);
         let live = json!({ "properties": {} });
         assert_eq!(write(vnet, UndoAction::RecordEarlier, Some(&live)), RestoreWrite::None);
+    }
+
+    #[test]
+    fn changed_resource_is_restored_before_the_created_one_that_it_needs_is_removed() {
+        let id =
+            |name: &str| format!("/subscriptions/s/resourceGroups/{name}/providers/a.b/c/{name}");
+        let at = "2026-11-27T12:00:00Z";
+        let entries = [
+            json!({"entry": "runStarted", "at": at, "command": "apply", "stacks": ["infra"]}),
+            json!({"entry": "writing", "at": at, "key": "nsg", "stack": "infra", "id": id("nsg"), "write": "create"}),
+            json!({"entry": "writing", "at": at, "key": "vnet", "stack": "infra", "id": id("vnet"), "write": "update",
+                "dependsOn": ["nsg"], "before": {"properties": {}}, "desired": {}}),
+        ];
+        let mut recorded = RecordedState::default();
+        for entry in entries {
+            recorded.apply(&serde_json::from_value(entry).unwrap());
+        }
+        let plan = RollBackPlan::new(&recorded, &[ResourceStack::Infra]).unwrap();
+        let restored: Vec<_> = plan.restored.iter().map(RestoredResource::node).collect();
+        let removed: Vec<_> = plan.removed.resources.iter().map(DestroyedResource::node).collect();
+        let depends_on = |nodes: &[GraphNode]| {
+            let pairs = nodes.iter().map(|node| (node.key.to_string(), node.depends_on.clone()));
+            pairs.collect::<Vec<_>>()
+        };
+        assert_eq!(depends_on(&restored), [("vnet".to_owned(), Vec::new())]);
+        assert_eq!(depends_on(&removed), [("nsg".to_owned(), vec![ResourceKey::new("vnet")])]);
     }
 }
