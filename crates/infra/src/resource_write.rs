@@ -16,6 +16,7 @@ use crate::plan::PlanProblem;
 use crate::progress::ProgressPhase;
 use crate::resource::{Ownership, ResourceKey, ResourceStack};
 use crate::resource_request::UnknownValueError;
+use crate::run_steps::ProgressReporter;
 
 /// A resource was not written.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +110,7 @@ pub(crate) struct ResourceWriter<'a> {
     pub(crate) before: Option<Value>,
     /// The properties that an update sets, for a roll-back.
     pub(crate) desired: Option<Value>,
-    pub(crate) report: &'a (dyn Fn(ProgressPhase) + Sync),
+    pub(crate) report: ProgressReporter<'a>,
 }
 
 impl ResourceWriter<'_> {

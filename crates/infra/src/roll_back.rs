@@ -18,7 +18,7 @@ use crate::journal::{
 use crate::resource::{Ownership, ResourceKey, ResourceStack, write_lock};
 use crate::resource_request::{body_before_run, is_restored, restore_request};
 use crate::resource_write::{ResourceError, ResourceWriter};
-use crate::run_steps::RunSteps;
+use crate::run_steps::{ProgressReporter, RunSteps};
 
 /// How an unfinished run is undone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -291,7 +291,7 @@ impl RestoredResource {
         &'a self,
         context: RunContext<'a>,
         kind: WriteKind,
-        report: &'a (dyn Fn(crate::progress::ProgressPhase) + Sync),
+        report: ProgressReporter<'a>,
     ) -> ResourceWriter<'a> {
         ResourceWriter {
             context,
