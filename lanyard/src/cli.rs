@@ -1,5 +1,16 @@
 //! The command line: its documentation is the help.
 
+#[cfg(all(
+    test,
+    feature = "canary",
+    feature = "cli",
+    feature = "emulator",
+    feature = "kms",
+    feature = "node",
+    feature = "operator"
+))]
+mod style_tests;
+
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -8,6 +19,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::commands;
 #[cfg(feature = "cli")]
 use crate::commands::platform::PlatformCommand;
+use crate::exit::EXIT_CODES_HELP;
 use crate::logging::LogArgs;
 
 /// Azure identities for the components that need them
@@ -19,7 +31,7 @@ use crate::logging::LogArgs;
     name = "lanyard",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 success, 1 a check failed, 2 invalid input, 3 the environment prevents the command."
+    after_help = "`lanyard COMMAND --help` shows examples and exit codes."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -39,13 +51,27 @@ impl Cli {
             return Self { command: CliCommand::Ccoctl { platform }, log };
         }
         let is_plugin = arguments.first().is_some_and(|it| is_called(it, "kubectl-lanyard"));
-        let mut command = Self::command();
+        let mut command = command();
         if is_plugin {
             command = command.bin_name("kubectl lanyard");
         }
         let mut matches = command.get_matches_from(arguments);
         Self::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit())
     }
+}
+
+/// The command tree. The help of every command ends with the exit codes.
+pub(crate) fn command() -> clap::Command {
+    document_exit_codes(Cli::command())
+}
+
+fn document_exit_codes(command: clap::Command) -> clap::Command {
+    let command = command.mut_subcommands(document_exit_codes);
+    if command.is_subcommand_required_set() {
+        return command;
+    }
+    let help = command.get_after_long_help().map(|help| format!("{help}\n\n"));
+    command.after_long_help(format!("{}{EXIT_CODES_HELP}", help.unwrap_or_default()))
 }
 
 /// Whether the program is called by this name. `kubectl lanyard` runs the program `kubectl-lanyard`.
@@ -157,6 +183,12 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: AzureCommand,
     },
+    #[cfg(feature = "cli")]
+    Completions(commands::completions::Args),
+    #[cfg(feature = "cli")]
+    Man(commands::man::Args),
+    #[cfg(feature = "cli")]
+    Version(commands::version::Args),
 }
 
 impl CliCommand {
@@ -181,7 +213,10 @@ impl CliCommand {
             | Self::Sweep { .. }
             | Self::Rotate { .. }
             | Self::Refresh { .. }
-            | Self::Ccoctl { .. } => LOG_FILTER_FOR_REPORTING_COMMANDS,
+            | Self::Ccoctl { .. }
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Version(_) => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "node")]
             Self::Node(args) => args.default_log_filter(),
             #[cfg(feature = "operator")]
@@ -218,7 +253,10 @@ impl CliCommand {
             | Self::Sweep { .. }
             | Self::Rotate { .. }
             | Self::Refresh { .. }
-            | Self::Ccoctl { .. } => false,
+            | Self::Ccoctl { .. }
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Version(_) => false,
             #[cfg(feature = "emulator")]
             Self::Up(_) | Self::Azure { .. } => false,
         }
@@ -270,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -283,7 +321,7 @@ mod tests {
                 visit(inner);
             }
         }
-        visit(&Cli::command());
+        visit(&command());
     }
 
     /// The help of every command, as a page of the documentation.
@@ -316,7 +354,7 @@ mod tests {
         #[test]
         fn committed_command_line_page_is_up_to_date() {
             let mut page = String::from(HEADER);
-            let mut command = Cli::command().term_width(100);
+            let mut command = command().term_width(100);
             command.build();
             add_command(&mut page, "lanyard", &mut command);
             let committed = snapbox::file!["../../docs/reference/command-line.md"].raw();

@@ -24,6 +24,8 @@ mod cluster_access;
 #[cfg(feature = "cli")]
 mod cluster_objects;
 #[cfg(feature = "cli")]
+pub(crate) mod completions;
+#[cfg(feature = "cli")]
 pub(crate) mod create;
 #[cfg(feature = "cli")]
 pub(crate) mod credential;
@@ -53,6 +55,10 @@ mod issuer;
 pub(crate) mod kms;
 #[cfg(feature = "cli")]
 mod kubectl;
+#[cfg(feature = "cli")]
+mod kubectl_input;
+#[cfg(feature = "cli")]
+pub(crate) mod man;
 #[cfg(feature = "node")]
 pub(crate) mod node;
 #[cfg(feature = "operator")]
@@ -75,6 +81,8 @@ mod service_principals;
 pub(crate) mod sweep;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
+#[cfg(feature = "cli")]
+pub(crate) mod version;
 #[cfg(any(feature = "operator", feature = "cli"))]
 mod workloads;
 
@@ -121,6 +129,12 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Refresh { command } => block_on(rotate::run_refresh(command, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Ccoctl { platform } => block_on(ccoctl::run(platform, environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Completions(args) => completions::run(&args),
+        #[cfg(feature = "cli")]
+        CliCommand::Man(args) => man::run(&args),
+        #[cfg(feature = "cli")]
+        CliCommand::Version(args) => version::run(&args),
         #[cfg(feature = "kms")]
         CliCommand::Kms(args) => {
             run_on_runtime(&mut multi_thread_builder(KMS_THREADS), kms::run(args, environment))

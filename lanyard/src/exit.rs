@@ -10,7 +10,7 @@ use lanyard_vocabulary::format_error_chain;
 pub(crate) enum CommandExit {
     /// Everything succeeded.
     Success,
-    /// The command ran, but a checked item failed.
+    /// The command ran, but a checked item failed, or not everything could be completed.
     Failed,
     /// An input (a file, an argument) is invalid. clap uses the same exit code.
     Invalid,
@@ -19,6 +19,14 @@ pub(crate) enum CommandExit {
     /// The exit code of the child process.
     ChildProcess(u8),
 }
+
+/// The exit codes in the help of every command.
+pub(crate) const EXIT_CODES_HELP: &str = "\
+Exit codes:
+  0  success
+  1  a check of the command failed, or it could not complete everything
+  2  an input is invalid, such as a flag or a file
+  3  the environment prevents the command, such as a service that does not answer";
 
 impl From<CommandExit> for ExitCode {
     fn from(exit: CommandExit) -> Self {

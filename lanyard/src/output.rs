@@ -1,12 +1,41 @@
 //! Standard output: tables for people, JSON and YAML for programs.
 
-use std::io::{self, Write};
+#[cfg(any(feature = "cli", feature = "emulator"))]
+mod table;
+#[cfg(any(feature = "cli", feature = "emulator"))]
+mod terminal;
+
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+#[cfg(any(feature = "cli", feature = "emulator"))]
+pub(crate) use self::table::{ColumnKind, TextTable};
+#[cfg(any(feature = "cli", feature = "emulator"))]
+pub(crate) use self::terminal::{fit_lines, stderr_width, stdout_width};
 use crate::exit::CommandError;
+use crate::settings::ProcessEnvironment;
 
-/// The output format of a command.
+/// The flag `--output`, which all commands that print data share.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct OutputArgs {
+    /// The format of the output
+    #[arg(
+        id = "output",
+        long = "output",
+        short = 'o',
+        value_enum,
+        default_value = "table",
+        value_name = "FORMAT",
+        help_heading = OUTPUT_HEADING
+    )]
+    pub(crate) format: CliOutputFormat,
+}
+
+/// The heading of `--output` in the help.
+pub(crate) const OUTPUT_HEADING: &str = "Output";
+
+/// The output format of a command. Documents contain what tables abbreviate; their keys are camelCase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum CliOutputFormat {
     /// A table for people
@@ -27,6 +56,32 @@ pub(crate) fn serialize_document(value: &impl Serialize, format: CliOutputFormat
             serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
         }
     }
+}
+
+/// Prints a value in a format. `to_text` makes the text of the table format, whose lines are then limited to
+/// the width of the terminal.
+#[cfg(any(feature = "cli", feature = "emulator"))]
+pub(crate) fn print_value(
+    value: &impl Serialize,
+    format: CliOutputFormat,
+    to_text: impl FnOnce(Option<usize>) -> String,
+) -> Result<(), CommandError> {
+    match format {
+        CliOutputFormat::Table => print_text(&to_text(stdout_width())),
+        format => print_stdout(&serialize_document(value, format)),
+    }
+}
+
+/// Prints text for people, in lines that are not longer than the terminal is wide.
+#[cfg(any(feature = "cli", feature = "emulator"))]
+pub(crate) fn print_text(text: &str) -> Result<(), CommandError> {
+    print_stdout(&fit_lines(text, stdout_width()))
+}
+
+/// A number with its noun, such as `1 request` or `2 requests`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 /// Writes to standard output. A closed pipe (`| head`) is not an error. A full disk is an error, because the
@@ -52,6 +107,14 @@ pub(crate) fn print_stderr(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
-pub(crate) fn stdout_is_terminal() -> bool {
-    io::IsTerminal::is_terminal(&io::stdout())
+/// Whether text on this stream may have colours: only on a terminal that has them, and unless `NO_COLOR` is set
+/// (<https://no-color.org>).
+pub(crate) fn uses_colour(stream: &impl IsTerminal) -> bool {
+    let is_chosen = ProcessEnvironment::read_variable("NO_COLOR").is_none_or(|it| it.is_empty());
+    stream.is_terminal() && is_chosen && !is_dumb_terminal()
+}
+
+/// Whether the terminal shows text only: it has neither colours nor a cursor that moves.
+pub(crate) fn is_dumb_terminal() -> bool {
+    ProcessEnvironment::read_variable("TERM").is_some_and(|name| name == "dumb")
 }

@@ -53,12 +53,11 @@ pub(crate) struct ProcessEnvironment {
     /// service.
     #[cfg(feature = "sanity")]
     pub(crate) test_controller: bool,
-    /// `NO_COLOR`: tables without colour.
-    pub(crate) no_color: bool,
 }
 
 impl ProcessEnvironment {
-    /// Reads a secret, which this type does not keep, or a variable whose name the user gave.
+    /// Reads a variable that this type does not keep: a secret, one whose name the user gave, or one that
+    /// describes the terminal (`COLUMNS`, `NO_COLOR`, `TERM`).
     pub(crate) fn read_variable(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
@@ -96,7 +95,6 @@ impl ProcessEnvironment {
             clock_ahead: text("LANYARD_CLOCK_AHEAD"),
             #[cfg(feature = "sanity")]
             test_controller: text("LANYARD_TEST_CONTROLLER").is_some(),
-            no_color: text("NO_COLOR").is_some(),
         }
     }
 }

@@ -59,7 +59,7 @@ fn state_survives_a_kill_of_azure_serve() {
         shell.contains(&format!("export HTTPS_PROXY='{}'", first.session_text("proxy"))),
         "{shell}"
     );
-    let ca = std::fs::read_to_string(first.session_text("ca_file")).unwrap();
+    let ca = std::fs::read_to_string(first.session_text("caFile")).unwrap();
     drop(first);
 
     let none =
@@ -68,7 +68,7 @@ fn state_survives_a_kill_of_azure_serve() {
     assert!(utf8(&none.stderr).contains("lanyard azure serve"));
 
     let second = AzureServeProcess::start(lanyard_command(), state.path());
-    assert_eq!(std::fs::read_to_string(second.session_text("ca_file")).unwrap(), ca);
+    assert_eq!(std::fs::read_to_string(second.session_text("caFile")).unwrap(), ca);
     drop(second);
 
     let other = state.path().join("other.yaml");
@@ -83,6 +83,65 @@ fn state_survives_a_kill_of_azure_serve() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(2), "the cluster differs from the saved state");
+}
+
+#[test]
+fn azure_run_needs_no_dashes_before_the_command() {
+    let run = |arguments: &[&str]| {
+        lanyard_command().args(["azure", "run"]).args(arguments).output().unwrap()
+    };
+    let output = run(&["--no-request-log", "echo", "-n", "--help"]);
+    assert_eq!((output.status.code(), &*utf8(&output.stdout)), (Some(0), "--help"));
+    let output = run(&["--unknown-flag", "echo"]);
+    assert_eq!(output.status.code(), Some(2), "{}", utf8(&output.stderr));
+}
+
+#[test]
+fn request_log_is_printed_as_json() {
+    let script =
+        "curl -sS -o /dev/null https://management.azure.com/subscriptions?api-version=2022-12-01";
+    let output = lanyard_command()
+        .args(["azure", "run", "--output", "json", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let log: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(log[0]["apiVersion"], "2022-12-01", "{log}");
+    assert_eq!(log.as_array().unwrap().len(), 1, "{log}");
+}
+
+#[test]
+fn credential_is_read_from_standard_input_and_from_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |argument: &std::ffi::OsStr, input: &str| {
+        let mut command = lanyard_command();
+        command.args(["credential", "check", "--offline", "--output", "json"]).arg(argument);
+        let mut child = command
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), report)
+    };
+    let document = r#"{"clientId": "x"}"#;
+    let (code, report) = check("-".as_ref(), document);
+    assert_eq!(code, Some(1), "{report}");
+    assert_eq!(report["file"], "-");
+    assert_eq!(report["inspection"]["findings"][0]["field"], "client_id");
+    assert!(report["inspection"]["findings"][0]["nextStep"].is_string(), "{report}");
+
+    assert_eq!(check(directory.path().as_os_str(), "").0, Some(2), "there is no file");
+    std::fs::write(directory.path().join("one"), document).unwrap();
+    std::fs::write(directory.path().join("two"), document).unwrap();
+    std::fs::write(directory.path().join(".hidden"), document).unwrap();
+    let (code, reports) = check(directory.path().as_os_str(), "");
+    assert_eq!(code, Some(1), "{reports}");
+    let files: Vec<_> =
+        reports.as_array().unwrap().iter().map(|it| it["file"].as_str().unwrap()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    assert!(files[0].ends_with("/one") && files[1].ends_with("/two"), "{files:?}");
 }
 
 #[test]
@@ -243,7 +302,7 @@ fn snapshot_is_saved_privately_and_restored() {
     assert_eq!(mode & 0o777, 0o600);
 
     let export = |arguments: &[&str]| -> serde_json::Value {
-        let output = run(&[&["export"], arguments].concat());
+        let output = run(&[&["export", "--output", "json"], arguments].concat());
         assert_eq!(output.status.code(), Some(0), "{}", utf8(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -298,7 +357,7 @@ fn fault_rules_and_drills_are_changed_one_by_one() {
     drop(first);
     let _second = AzureServeProcess::start_with(lanyard_command(), state.path(), &arguments);
     let listed = utf8(&run(&["drill", "list"]).stdout);
-    assert!(listed.starts_with("| drill "), "{listed}");
+    assert!(listed.starts_with("DRILL "), "{listed}");
     assert!(listed.contains("\nrunning: kv-throttled-at-boot, started at "), "{listed}");
     assert_eq!(run(&["drill", "stop"]).status.code(), Some(0));
     assert!(utf8(&run(&["drill", "list"]).stdout).ends_with("\nno drill is running\n"));

@@ -220,8 +220,8 @@ fn control_plane_operator_canary_probes_network_and_key() {
     let flags = [
         "--no-annotation".to_owned(),
         "--probe=network".to_owned(),
-        format!("--vnet-id={}", azure.vnet),
-        format!("--security-group-id={}", azure.security_group),
+        format!("--vnet-id={}", azure.vnet.as_ref().unwrap()),
+        format!("--security-group-id={}", azure.security_group.as_ref().unwrap()),
         format!("--resource-group-id={}", cluster.managed_resource_group()),
         "--probe=encryption".to_owned(),
         format!("--key-url={url}"),

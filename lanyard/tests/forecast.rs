@@ -65,6 +65,23 @@ fn exit_code_is_1_when_action_is_needed() {
 }
 
 #[test]
+fn credential_that_expires_within_the_time_is_named() {
+    let arguments = ["--at", "2026-02-01T00:00:00Z", "--within", "59d"];
+    let line = "within: clusters/harbour disk: its credential ends at 2026-04-01T00:00:00Z";
+    let output = run_forecast(&arguments, IDENTITIES_LIST);
+    let table = stdout_text(&output);
+    assert!(
+        table.contains(line) && table.ends_with("\n1 identity at 2026-02-01 00:00Z: 1 ok\n"),
+        "{table}"
+    );
+    let output = run_forecast(&[&arguments[..], &["-o", "json"]].concat(), IDENTITIES_LIST);
+    assert!(String::from_utf8_lossy(&output.stderr).contains(line));
+    let output =
+        run_forecast(&["--at", "2026-02-01T00:00:00Z", "--within", "58d"], IDENTITIES_LIST);
+    assert!(!stdout_text(&output).contains("within:"));
+}
+
+#[test]
 fn unknown_expiry_exits_1_unless_ignored() {
     let unknown = IDENTITIES_LIST.replace("notAfter", "formerly");
     assert_eq!(run_forecast(&[], &unknown).status.code(), Some(1));

@@ -21,6 +21,23 @@ fn plugin_help_shows_kubectl_usage() {
 }
 
 #[test]
+fn all_namespaces_takes_precedence_over_a_namespace() {
+    let output = run_plugin(&["identities", "-A", "-n", "clusters"], "/nonexistent");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+}
+
+#[test]
+fn identities_are_read_from_a_file() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/hostedclusteridentities.yaml");
+    let output = run_plugin(&["identities", "--input", file, "harbour"], "/nonexistent");
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{table}");
+    assert!(table.contains("harbour         ingress"), "{table}");
+    assert!(!table.contains("quay"), "{table}");
+}
+
+#[test]
 fn missing_kubeconfig_error_lists_paths_and_hint() {
     let output = run_plugin(&["identities", "-A"], "/nonexistent/one:/nonexistent/two");
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -92,7 +92,7 @@ impl PolicyTestNode {
             .args(["--audit-file", &at("audit.jsonl")])
             .args(flags)
             .env("HTTPS_PROXY", azure.0.session_text("proxy"))
-            .env("SSL_CERT_FILE", azure.0.session_text("ca_bundle"))
+            .env("SSL_CERT_FILE", azure.0.session_text("caBundle"))
             .env("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.0.session_text("proxy"))
             .spawn()
             .unwrap();

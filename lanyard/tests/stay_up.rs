@@ -22,7 +22,7 @@ fn check_credential(up: &UpProcess, file: &Path, call: &str) -> (Option<i32>, St
     let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
         .args(["credential", "check", "--call", call])
         .arg(file)
-        .envs(&up.exports)
+        .envs(up.exports())
         .output()
         .unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
@@ -121,6 +121,78 @@ fn credential_check_of_mounted_file_reports_granted_and_refused_calls() {
     assert!(report.contains("AuthorizationFailed"), "{report}");
     assert!(report.contains("Microsoft.Network/virtualNetworks/read"), "{report}");
     assert!(report.contains("hint: assign a role"), "{report}");
+    assert_eq!(up.terminate().0, Some(0));
+}
+
+#[test]
+fn azure_env_finds_the_running_up() {
+    let (directory, runtime) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let in_directory = |mut command: Command| {
+        command.env("TMPDIR", directory.path()).env("XDG_RUNTIME_DIR", runtime.path());
+        command.env_remove("LANYARD_AZURE_CONTROL");
+        command
+    };
+    let environment = |arguments: &[&str]| {
+        let mut command = in_directory(Command::new(env!("CARGO_BIN_EXE_lanyard")));
+        let output = command.args(["azure", "env"]).args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, error) = environment(&[]);
+    assert_eq!(code, Some(3), "{error}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "it writes nothing");
+    assert_eq!(std::fs::read_dir(runtime.path()).unwrap().count(), 0, "it writes nothing");
+
+    let start = || {
+        let mut command = in_directory(Command::new(env!("CARGO_BIN_EXE_lanyard")));
+        command.arg("up");
+        UpProcess::start_command(command)
+    };
+    let first = start();
+    let (code, exports, error) = environment(&[]);
+    assert_eq!(code, Some(0), "{error}");
+    let control =
+        format!("export LANYARD_AZURE_CONTROL='{}'", first.exports()["LANYARD_AZURE_CONTROL"]);
+    assert!(exports.contains(&control), "{control} is not in\n{exports}");
+    let (_, fish, _) = environment(&["--shell", "fish"]);
+    assert!(fish.starts_with("set -gx HTTPS_PROXY 'http://127.0.0.1:"), "{fish}");
+
+    let second = start();
+    let (code, _, error) = environment(&[]);
+    assert_eq!(code, Some(2), "{error}");
+    for up in [&first, &second] {
+        assert!(error.contains(up.state.to_str().unwrap()), "{error}");
+    }
+    for up in [first, second] {
+        assert_eq!(up.terminate().0, Some(0));
+    }
+    let (code, unset, error) = environment(&["--unset"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(unset.starts_with("unset HTTPS_PROXY "), "{unset}");
+    assert!(unset.contains(" LANYARD_AZURE_CONTROL") && !unset.contains("export"), "{unset}");
+}
+
+#[test]
+fn credentials_of_a_healthy_run_have_no_warnings() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = UpProcess::start(directory.path());
+    let mut checked = 0;
+    for deployment in std::fs::read_dir(directory.path()).unwrap() {
+        let deployment = deployment.unwrap().path();
+        let volumes = if deployment.is_dir() { std::fs::read_dir(deployment).ok() } else { None };
+        for volume in volumes.into_iter().flatten() {
+            let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+                .args(["credential", "check", "--offline"])
+                .arg(volume.unwrap().path())
+                .output()
+                .unwrap();
+            let report = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(0), "{report}");
+            assert!(!report.contains("warning"), "{report}");
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 10, "KMS has two volumes");
     assert_eq!(up.terminate().0, Some(0));
 }
 

@@ -185,10 +185,54 @@ fn every_rotated_key_is_in_use_within_a_second() {
 }
 
 #[test]
+fn rotation_repairs_an_expired_certificate() {
+    let output =
+        run_lanyard(&["up", "--once", "--rotate", "--break", "expired:disk", "-o", "json"]);
+    let report = parse_report(&output);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let disk = report.rotation.iter().find(|rotated| rotated.name == "disk").unwrap();
+    assert!(disk.millis.is_some(), "{stderr}");
+    assert!(!stderr.contains("rotation failed"), "{stderr}");
+    assert_eq!(output.status.code(), Some(1), "the first pass found the expired certificate");
+}
+
+#[test]
+fn failed_rotation_names_the_hop_that_it_does_not_repair() {
+    let broken = "unknown-application:disk";
+    let output = run_lanyard(&["up", "--once", "--rotate", "--break", broken, "--log", "error"]);
+    let report = String::from_utf8(output.stdout).unwrap();
+    let failure = "disk: rotation failed: it did not repair the hop `entra-token`: ";
+    assert!(report.contains(failure), "{report}");
+    assert!(report.contains("AADSTS700016"), "{report}");
+}
+
+#[test]
+fn missing_permission_is_reported_with_its_complete_scope() {
+    for (fault, action, end) in [
+        (
+            "vault-role:disk",
+            "Microsoft.KeyVault/vaults/secrets/getSecret/action",
+            "/secrets/harbour-disk",
+        ),
+        ("arm-role:disk", "Microsoft.", ""),
+    ] {
+        let output = run_lanyard(&["up", "--once", "--break", fault, "--log", "error"]);
+        let report = String::from_utf8(output.stdout).unwrap();
+        let line = report.lines().find(|line| line.starts_with("disk: ")).unwrap();
+        let (_, scope) = line.split_once("' at '").unwrap();
+        let (scope, _) = scope.split_once("' is not authorized for ").unwrap();
+        assert!(line.contains(&format!("action '{action}")), "{line}");
+        assert!(scope.starts_with("/subscriptions/") && scope.ends_with(end), "{line}");
+        assert!(!line.contains('…') && !line.contains("DecisionReason"), "{line}");
+    }
+}
+
+#[test]
 fn report_table_shows_components_hops_and_hint() {
     let output = run_lanyard(&["up", "--once", "--break", "vault-role:disk", "--log", "error"]);
     let table = String::from_utf8(output.stdout).unwrap();
-    for name in COMPONENTS.iter().chain(&HOPS) {
+    let headers = HOPS.map(str::to_uppercase);
+    for name in COMPONENTS.into_iter().chain(headers.iter().map(String::as_str)) {
         assert!(table.contains(name), "{name} is not in\n{table}");
     }
     assert!(table.contains("disk: vault-read failed"), "{table}");

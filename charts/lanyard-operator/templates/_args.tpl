@@ -2,6 +2,9 @@
 {{- define "lanyard-operator.args" -}}
 - operator
 - --role={{ .Values.role }}
+{{- if and .Values.rbac.install (eq .Values.role "all") }}
+- {{ printf "--service-account=%s/%s" .Release.Namespace (include "lanyard-operator.serviceAccountName" .) | quote }}
+{{- end }}
 - --templates=/etc/lanyard/workloads/workloads.yaml
 - --shards={{ int .Values.shards }}
 - {{ printf "--lease-name=%s" (include "lanyard-operator.fullname" .) | quote }}

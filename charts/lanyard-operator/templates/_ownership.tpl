@@ -40,13 +40,15 @@ of HyperShift are enabled with `role: all`.
 {{- end }}
 
 {{/*
-Fails if another release with `role: all` serves the cluster, or if the ClusterRole of the canaries has another
-owner. Two such releases would write the same objects, and the uninstallation of one would remove the
+Fails if another release with `role: all` serves the cluster, or if a ClusterRole that the operator binds has
+another owner. Two such releases would write the same objects, and the uninstallation of one would remove the
 permissions of all canaries.
 */}}
 {{- define "lanyard-operator.requireSingleRelease" -}}
-{{- $found := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "lanyard-canary" }}
-{{- if and $found (not (include "lanyard.isOwnedByRelease" (list . $found))) }}
-{{- fail (printf "the ClusterRole lanyard-canary belongs to %s, so the chart does not change it. One release with role=all serves every HostedCluster of a cluster: remove the other one first. If another tool creates the permissions, set rbac.install=false; %s" (include "lanyard.owner" $found) (include "lanyard.adoption" .)) }}
+{{- range $name := list "lanyard-canary" "lanyard-control-plane" }}
+{{- $found := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" $name }}
+{{- if and $found (not (include "lanyard.isOwnedByRelease" (list $ $found))) }}
+{{- fail (printf "the ClusterRole %s belongs to %s, so the chart does not change it. One release with role=all serves every HostedCluster of a cluster: remove the other one first. If another tool creates the permissions, set rbac.install=false; %s" $name (include "lanyard.owner" $found) (include "lanyard.adoption" $)) }}
+{{- end }}
 {{- end }}
 {{- end }}

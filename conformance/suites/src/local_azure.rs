@@ -66,6 +66,7 @@ struct RequestLogPage {
 
 /// An entry of the request log.
 #[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct LoggedRequest {
     /// Starts at 1.
     pub(crate) sequence: u64,
@@ -84,6 +85,7 @@ pub(crate) struct LoggedRequest {
 
 /// The output of `lanyard azure serve --output json` once it listens.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct LocalAzureSession {
     proxy: String,
     control: String,
@@ -281,7 +283,7 @@ mod tests {
 
     #[test]
     fn session_line_is_parsed_and_other_output_is_reported() {
-        let line = r#"{"address":"127.0.0.1:1","proxy":"http://127.0.0.1:1","control":"http://127.0.0.1:1/lanyard/v1","custom_cloud":"https://management.azure.test:1","ca_file":"a","ca_bundle":"b","process":1}"#;
+        let line = r#"{"address":"127.0.0.1:1","proxy":"http://127.0.0.1:1","control":"http://127.0.0.1:1/lanyard/v1","customCloud":"https://management.azure.test:1","caFile":"a","caBundle":"b","process":1}"#;
         assert_eq!(parse_session(line).expect("it is one").proxy, "http://127.0.0.1:1");
         let error = parse_session("listening on port 1").expect_err("it is none");
         assert!(error.to_string().contains("listening on port 1"), "{error}");

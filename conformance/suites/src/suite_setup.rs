@@ -552,8 +552,8 @@ fn hosted_cluster_names(
         forbidden_resource_group: cluster
             .azure
             .vnet
-            .resource_group()
-            .map(str::to_owned)
+            .as_ref()
+            .and_then(|vnet| vnet.resource_group().map(str::to_owned))
             .unwrap_or_default(),
         vault_host: format!("{}.{suffix}", cluster.vault.name).to_ascii_lowercase(),
         vault_tenant: cluster.vault.tenant.0.to_string(),

@@ -18,15 +18,19 @@ use serde_json::{Value, json};
 
 mod authentication;
 mod azure;
+mod cluster_fields;
 mod encryption;
+mod encryption_status;
 mod hosted_cluster;
 mod hosted_cluster_identities;
+mod publishing;
 mod schema;
 #[cfg(test)]
 mod tests;
 pub mod validation_messages;
 
-pub use hosted_cluster::DEFAULT_ISSUER_URL;
+pub use cluster_fields::CAPABILITIES;
+pub use hosted_cluster::{DEFAULT_ISSUER_URL, PLATFORM_TYPES, default_etcd, default_networking};
 
 use schema::CrdSchema;
 

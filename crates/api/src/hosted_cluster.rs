@@ -123,6 +123,30 @@ wire! {
     PublishingStrategy {
         /// The type: `Route`, `LoadBalancer`…
         strategy_type: "type" => String,
+        /// The union member for a node port.
+        node_port: "nodePort" => NodePortStrategy,
+        /// The union member for a load balancer of its own.
+        load_balancer: "loadBalancer" => NamedEndpoint,
+        /// The union member for a route.
+        route: "route" => NamedEndpoint,
+    }
+}
+
+wire! {
+    /// `servicePublishingStrategy.nodePort`.
+    NodePortStrategy {
+        /// The address: a DNS name or an IP address.
+        address: "address" => String,
+        /// The port; zero selects one.
+        port: "port" => i32,
+    }
+}
+
+wire! {
+    /// `servicePublishingStrategy.route` and `servicePublishingStrategy.loadBalancer`.
+    NamedEndpoint {
+        /// The DNS name.
+        hostname: "hostname" => String,
     }
 }
 
@@ -295,6 +319,18 @@ wire! {
         encryption_type: "type" => String,
         /// The union member for a key management service.
         kms: "kms" => KmsSpec,
+        /// The union member for a key in a Secret.
+        aescbc: "aescbc" => AesCbcSpec,
+    }
+}
+
+wire! {
+    /// `spec.secretEncryption.aescbc`.
+    AesCbcSpec {
+        /// The Secret with the key that encrypts new data.
+        active_key: "activeKey" => LocalObjectReference,
+        /// The Secret with a previous key that only decrypts.
+        backup_key: "backupKey" => LocalObjectReference,
     }
 }
 
@@ -305,6 +341,86 @@ wire! {
         provider: "provider" => String,
         /// The union member for Azure.
         azure: "azure" => AzureKmsSpec,
+        /// The union member for AWS.
+        aws: "aws" => AwsKmsSpec,
+        /// The union member for IBM Cloud.
+        ibm_cloud: "ibmcloud" => IbmKmsSpec,
+    }
+}
+
+wire! {
+    /// `spec.secretEncryption.kms.aws`.
+    AwsKmsSpec {
+        region: "region" => String,
+        /// The key that encrypts new data.
+        active_key: "activeKey" => AwsKmsKey,
+        /// A previous key that only decrypts.
+        backup_key: "backupKey" => AwsKmsKey,
+        /// The role that may use the key.
+        auth: "auth" => AwsKmsAuth,
+    }
+}
+
+wire! {
+    /// A key of AWS KMS.
+    AwsKmsKey {
+        /// The Amazon Resource Name.
+        arn: "arn" => String,
+    }
+}
+
+wire! {
+    /// `spec.secretEncryption.kms.aws.auth`.
+    AwsKmsAuth {
+        /// The Amazon Resource Name of the role.
+        role_arn: "awsKms" => String,
+    }
+}
+
+wire! {
+    /// `spec.secretEncryption.kms.ibmcloud`.
+    IbmKmsSpec {
+        region: "region" => String,
+        /// How the plugin authenticates.
+        auth: "auth" => IbmKmsAuth,
+        /// The keys.
+        key_list: "keyList" => Vec<IbmKmsKey>,
+    }
+}
+
+wire! {
+    /// `spec.secretEncryption.kms.ibmcloud.auth`: a union.
+    IbmKmsAuth {
+        /// The discriminator: `Managed` or `Unmanaged`.
+        auth_type: "type" => String,
+        /// The union member for authentication between services; it has no fields.
+        managed: "managed" => Map<String, Value>,
+        /// The union member for credentials of the user.
+        unmanaged: "unmanaged" => IbmUnmanagedAuth,
+    }
+}
+
+wire! {
+    /// `spec.secretEncryption.kms.ibmcloud.auth.unmanaged`.
+    IbmUnmanagedAuth {
+        /// The Secret with the API key.
+        credentials: "credentials" => LocalObjectReference,
+    }
+}
+
+wire! {
+    /// A key of IBM Cloud.
+    IbmKmsKey {
+        /// The id of the root key.
+        root_key_id: "crkID" => String,
+        /// The id of the instance of the key service.
+        instance_id: "instanceID" => String,
+        /// The id that marks the calls of the plugin.
+        correlation_id: "correlationID" => String,
+        /// The URL of the key service.
+        url: "url" => String,
+        /// The number of the key.
+        key_version: "keyVersion" => i64,
     }
 }
 

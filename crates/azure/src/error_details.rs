@@ -57,11 +57,14 @@ impl AzureErrorDetails {
         let excerpt = |text: &str| reply::excerpt_redacting(text, secrets);
         let shown =
             |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| excerpt(&text));
+        let message = detail.message.filter(|message| !message.is_empty());
         Self {
             code: shown(detail.code),
             inner_code: shown(detail.innererror.and_then(|inner| inner.code)),
-            message: shown(detail.message)
-                .unwrap_or_else(|| excerpt(&String::from_utf8_lossy(body))),
+            message: message.map_or_else(
+                || excerpt(&String::from_utf8_lossy(body)),
+                |message| reply::service_message(&message, secrets),
+            ),
         }
     }
 

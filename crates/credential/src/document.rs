@@ -43,6 +43,7 @@ pub struct CredentialDocument {
 
 /// The four timestamps of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CredentialTimestamps {
     /// The start of the credential's validity. A reload accepts only a document with a newer one.
     pub not_before: Timestamp,

@@ -33,6 +33,7 @@ use crate::secret::SecretText;
 
 /// The result of inspecting a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Inspection {
     /// The SHA-256 digest of the file, which distinguishes versions.
@@ -49,6 +50,7 @@ pub struct Inspection {
 
 /// A problem or an irregularity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct InspectionFinding {
     /// The severity of the finding.
     pub severity: FindingSeverity,

@@ -3,6 +3,8 @@
 //! The body of a response is untrusted text. It may echo the request with its bearer token, and several
 //! header formats carry the retry delay. All code that displays or obeys a response uses this module.
 
+mod service_message;
+
 use std::time::Duration;
 
 use azure_core::http::headers::{
@@ -11,6 +13,8 @@ use azure_core::http::headers::{
 use azure_core::time::parse_rfc7231;
 use jiff::Timestamp;
 
+pub(crate) use self::service_message::MAX_MESSAGE_LENGTH;
+pub use self::service_message::service_message;
 use crate::transport::redact;
 
 /// The requested retry delay: milliseconds (`x-ms-retry-after-ms` and `retry-after-ms`, Azure's own headers)

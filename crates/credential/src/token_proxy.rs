@@ -31,7 +31,7 @@ pub struct TokenProxySettings {
     /// certificate by default.
     pub server_name: Option<String>,
     /// A PEM file with the only trusted roots, the cluster's CA. It is read for each request, because
-    /// clusters rotate it. Without it, or while the file is missing, the system roots are trusted.
+    /// clusters rotate it, and must exist. With `None` the system roots are trusted.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -218,13 +218,10 @@ impl TokenProxy {
 
     async fn load_roots(&self) -> Result<Option<Vec<u8>>, TokenProxyError> {
         let Some(path) = &self.ca_file else { return Ok(None) };
-        match tokio::fs::read(path).await {
-            Ok(roots) => Ok(Some(roots)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => {
-                Err(TokenProxyError::CaFile { path: path.clone(), source: Arc::new(source) })
-            }
-        }
+        tokio::fs::read(path).await.map(Some).map_err(|source| TokenProxyError::CaFile {
+            path: path.clone(),
+            source: Arc::new(source),
+        })
     }
 
     async fn fetch_server_name(&self, roots: Option<&[u8]>) -> Result<String, TokenProxyError> {

@@ -103,6 +103,17 @@ async fn request_token(method: &TokenTransport) -> Result<String, TokenError> {
     }
 }
 
+/// The messages of an error and of its causes.
+fn error_chain(error: &TokenError) -> String {
+    let mut message = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        message = format!("{message}: {cause}");
+        next = cause.source();
+    }
+    message
+}
+
 #[tokio::test]
 async fn token_requests_go_to_the_api_server_with_the_cluster_server_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,6 +159,24 @@ async fn rotated_ca_is_used_by_the_next_request() {
 }
 
 #[tokio::test]
+async fn absent_ca_file_fails_without_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.crt");
+    let name = "proxy.example";
+    let (root, config) = issue_certificate(&[name]);
+    let (address, shown) = serve(config).await;
+    let method = transport_through_proxy(address, &ca_file, Some(name));
+    let error = request_token(&method).await.unwrap_err();
+    let message = error_chain(&error);
+    assert!(message.contains("cannot read the token proxy's roots"), "{message}");
+    assert!(message.contains(ca_file.to_str().unwrap()), "{message}");
+    assert!(error.hint().unwrap().contains("the cluster's CA"), "{:?}", error.hint());
+    assert!(shown.lock().unwrap().is_empty(), "no handshake with other roots");
+    fs::write(&ca_file, root).unwrap();
+    assert_eq!(request_token(&method).await.unwrap(), "t");
+}
+
+#[tokio::test]
 async fn missing_cluster_name_error_suggests_sni_name() {
     let folder = tempfile::tempdir().unwrap();
     let ca_file = folder.path().join("ca.crt");
@@ -155,12 +184,7 @@ async fn missing_cluster_name_error_suggests_sni_name() {
     fs::write(&ca_file, root).unwrap();
     let (address, _) = serve(config).await;
     let error = request_token(&transport_through_proxy(address, &ca_file, None)).await.unwrap_err();
-    let mut message = error.to_string();
-    let mut next = std::error::Error::source(&error);
-    while let Some(cause) = next {
-        message = format!("{message}: {cause}");
-        next = cause.source();
-    }
+    let message = error_chain(&error);
     assert!(message.contains("no name in the API server's certificate"), "{message}");
     assert!(error.hint().unwrap().contains("--sni-name"), "{:?}", error.hint());
 }

@@ -168,20 +168,20 @@ enum ResourceScope {
 impl ResourceScope {
     fn resource_id(self, cluster: &ValidatedHostedCluster) -> String {
         let managed = cluster.managed_resource_group();
-        let vnet = &cluster.azure.vnet;
-        match (self, vnet.resource_group(), &cluster.base_domain) {
-            (Self::SecurityGroup, ..) => cluster.azure.security_group.to_string(),
-            (Self::NetworkResourceGroup, Some(group), _) => {
-                format!("/subscriptions/{}/resourceGroups/{group}", vnet.subscription())
-            }
-            (Self::DnsZone, _, Some(domain)) => {
+        let azure = &cluster.azure;
+        let found = match self {
+            Self::ManagedResourceGroup => None,
+            Self::SecurityGroup => azure.security_group.as_ref().map(ToString::to_string),
+            Self::NetworkResourceGroup => azure.vnet.as_ref().and_then(|vnet| {
+                let group = vnet.resource_group()?;
+                Some(format!("/subscriptions/{}/resourceGroups/{group}", vnet.subscription()))
+            }),
+            Self::DnsZone => cluster.base_domain.as_ref().map(|domain| {
                 let zone = format!("{}.{domain}", cluster.name);
                 managed.provider_resource("Microsoft.Network/privateDnsZones", &zone).to_string()
-            }
-            (Self::ManagedResourceGroup | Self::NetworkResourceGroup | Self::DnsZone, ..) => {
-                managed.to_string()
-            }
-        }
+            }),
+        };
+        found.unwrap_or_else(|| managed.to_string())
     }
 }
 

@@ -17,6 +17,7 @@ use crate::objects::{
 
 mod compare;
 mod field_path;
+mod mirrored;
 mod plan;
 mod quantity;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use field_path::{FieldPath, FieldPathSegment, removal_patch};
 pub use plan::format_plan;
 
 use compare::{differences, unowned_fields};
+use mirrored::{stale_mirrored_fields, with_live_restart_date};
 
 /// The change of one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,12 +84,15 @@ pub enum PruneScope<'a> {
     /// No objects.
     #[default]
     Never,
-    /// Objects that have the label of this cluster and are owned by this HostedControlPlane.
+    /// Objects that have the label of this cluster and are owned by this HostedControlPlane, except
+    /// those that could not be rendered.
     OwnedBy {
         /// The label value, in the format of [`crate::objects::cluster_label`].
         cluster_label: &'a str,
         /// `metadata.uid` of the HostedControlPlane.
         owner_uid: &'a str,
+        /// The objects that are desired but could not be rendered.
+        unrendered: &'a BTreeSet<ObjectKey>,
     },
 }
 
@@ -153,16 +158,20 @@ fn plan_change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Ob
     if observed.is_deleting() {
         return keep();
     }
-    let followed = with_live_vault_reader(desired, &observed.value);
+    let followed = with_live_vault_reader(desired, &observed.value)
+        .or_else(|| with_live_restart_date(desired, &observed.value));
     let object = followed.as_ref().unwrap_or(desired);
     let why = differences(&observed.value, &object.value);
     let is_by_right = is_owned_by_cluster(object, observed);
     // Fields that other managers add to an object that lanyard does not own are left alone.
     let whole = if is_by_right { exclusive_fields(object.key.kind) } else { &[] };
-    let foreign = whole
+    let mut foreign = whole
         .iter()
         .flat_map(|field| unowned_fields(&observed.value, &object.value, field))
         .collect::<Vec<_>>();
+    if is_by_right {
+        foreign.extend(stale_mirrored_fields(object, &observed.value));
+    }
     if why.is_empty() && foreign.is_empty() {
         return keep();
     }
@@ -232,13 +241,14 @@ fn with_live_vault_reader(desired: &DesiredObject, live: &Value) -> Option<Desir
 impl PruneScope<'_> {
     /// The namespace and the HostedControlPlane are deleted with the cluster and never pruned.
     fn includes(self, object: &ObservedObject) -> bool {
-        let Self::OwnedBy { cluster_label, owner_uid } = self else { return false };
+        let Self::OwnedBy { cluster_label, owner_uid, unrendered } = self else { return false };
         let owners = object.value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let is_owned = owners.into_iter().flatten().any(|owner| {
             !owner_uid.is_empty() && owner.get("uid").and_then(Value::as_str) == Some(owner_uid)
         });
         !matches!(object.key.kind, OwnedKind::Namespace | OwnedKind::HostedControlPlane)
             && !object.is_deleting()
+            && !unrendered.contains(&object.key)
             && is_owned
             && has_ownership_labels(&object.value, cluster_label)
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::desired_state::{DesiredState, desired_state};
+use crate::hosted_cluster::encryption_config::KmsApiVersion;
 use crate::hosted_cluster::render_context::RenderContext;
 use crate::hosted_cluster::validate::validate;
 use crate::objects::{
@@ -55,7 +56,10 @@ pub(crate) fn validated_cluster(wire: &HostedCluster) -> ValidatedHostedCluster 
 }
 
 pub(crate) fn example_render_context() -> RenderContext {
-    RenderContext { vault_reader: "7a1c0e94-3d52-4b8f-a6e7-90f4d2b5c831".parse().ok(), owner: None }
+    RenderContext {
+        vault_reader: "7a1c0e94-3d52-4b8f-a6e7-90f4d2b5c831".parse().ok(),
+        ..RenderContext::default()
+    }
 }
 
 pub(crate) fn desired_state_of(wire: &HostedCluster) -> DesiredState {
@@ -77,6 +81,8 @@ pub(crate) fn example_inputs<'a>(
         templates,
         refresh: VolumeRefresh::Polled,
         private_router: None,
+        control_plane_endpoint: None,
+        kms_api_version: KmsApiVersion::default(),
     }
 }
 
@@ -104,7 +110,7 @@ pub(crate) fn any_changes() -> impl Strategy<Value = Vec<(String, Value)>> {
                 changes.push((format!("{parent}/{component}/credentialsSecretName"), json!(name)));
                 changes.push((format!("{parent}/{component}/objectEncoding"), json!(encoding)));
             }
-            let off = [(registry, "ImageRegistry"), (ingress, "Ingress")];
+            let off = [(registry, "ImageRegistry"), (ingress, "Console"), (ingress, "Ingress")];
             let off: Vec<_> = off.iter().filter(|(on, _)| !on).map(|(_, name)| *name).collect();
             changes.push(("/spec/capabilities".to_owned(), json!({"disabled": off})));
             if backup {

@@ -8,6 +8,7 @@ use lanyard_vocabulary::{
     ObjectEncoding, SecretName, SubscriptionId, VaultName,
 };
 
+pub mod azure_cluster;
 pub mod cloud_config;
 pub mod cluster_identity;
 pub mod credential_injection;
@@ -48,6 +49,9 @@ pub struct ValidatedHostedCluster {
 }
 
 /// `spec.platform.azure` without the identities.
+///
+/// The fields that are `None` for an unusable value belong to values that the API accepts and that
+/// only some objects need: lanyard does not render these objects, and all others are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AzurePlacement {
     /// `cloud`.
@@ -60,16 +64,16 @@ pub struct AzurePlacement {
     pub subscription: SubscriptionId,
     /// `resourceGroup`: the resource group of machines, disks and load balancers.
     pub resource_group: String,
-    /// `vnetID`.
-    pub vnet: ArmResourceId,
+    /// `vnetID`; `None` if it is not the id of a virtual network.
+    pub vnet: Option<ArmResourceId>,
     /// `subnetID`.
     pub subnet: ArmResourceId,
-    /// `securityGroupID`.
-    pub security_group: ArmResourceId,
+    /// `securityGroupID`; `None` if it is not the id of a network security group.
+    pub security_group: Option<ArmResourceId>,
     /// `containerRegistry.credentials.managedIdentity.resourceID`.
     pub registry_identity: Option<ArmResourceId>,
-    /// The health probes of load balancers.
-    pub health_probe: LoadBalancerHealthProbe,
+    /// The health probes of load balancers; `None` if an annotation is invalid.
+    pub health_probe: Option<LoadBalancerHealthProbe>,
 }
 
 /// The tenant of the cluster's resources, which may differ from the tenant of the vault.
@@ -130,6 +134,16 @@ pub struct KmsEncryption {
     pub is_managed_hsm: bool,
     /// `keyVaultAccess` is `Private`.
     pub is_private_access: bool,
+    /// The vault of the spec's active key, whatever the current roles of the keys: the only private
+    /// vault that HyperShift's private router knows.
+    pub routed_vault: VaultName,
+}
+
+impl KmsEncryption {
+    /// Returns whether the private router leads to the vault of this key.
+    pub fn is_routed(&self, key: &EncryptionKey) -> bool {
+        key.vault.as_str().eq_ignore_ascii_case(self.routed_vault.as_str())
+    }
 }
 
 /// A key in a vault.

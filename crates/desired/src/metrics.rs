@@ -179,6 +179,7 @@ mod tests {
     use lanyard_vocabulary::Component;
 
     use super::*;
+    use crate::hosted_cluster::key_rotation::DATA_ENCRYPTION_UP_TO_DATE;
     use crate::status::{
         ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_AZURE_IDENTITIES,
         VALID_KMS_CONFIG, VALID_NETWORK,
@@ -267,6 +268,7 @@ mod tests {
             CREDENTIALS_RENEWED,
             IDENTITIES_IN_STEP,
             ADVISED_CONFIGURATION,
+            DATA_ENCRYPTION_UP_TO_DATE,
         ];
         let metrics = METRICS.iter().map(|metric| metric.name);
         let alarms = RenewalState::ALL

@@ -12,15 +12,24 @@ mod compose;
 mod control_plane;
 mod inputs;
 mod kind;
+mod mirrored_metadata;
 mod ownership_marks;
+mod reference_copies;
 
-pub use compose::desired_objects;
+pub use compose::{desired_objects, unrendered_objects};
 pub use inputs::{ControlPlaneOwner, DesiredObjectInputs, OperatorMode, VolumeRefresh};
 pub use kind::{KindInfo, OwnedKind};
+pub(crate) use mirrored_metadata::{
+    COPIED_RESTART_DATE_ANNOTATION, RESTART_DATE_ANNOTATION, is_mirrored_annotation,
+    is_mirrored_label,
+};
 pub(crate) use ownership_marks::set_desired_state_hash;
 pub use ownership_marks::{
     CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE, cluster_label, has_ownership_labels,
     without_ownership_marks,
+};
+pub use reference_copies::{
+    ReferencedObject, ReferencedValue, ReferencedValues, add_reference_copies,
 };
 
 /// The identity of an object: kind, namespace and name.
@@ -46,6 +55,8 @@ pub enum ObjectWriter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApplyStep {
     Namespace,
+    /// The operator's own permissions in the namespace, which the writes of all later steps need.
+    NamespaceAccess,
     /// The HostedControlPlane, which owns the objects of all later steps.
     ControlPlane,
     /// `ServiceAccounts` and `RoleBindings`.
@@ -55,7 +66,8 @@ pub enum ApplyStep {
     Workload,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+/// An object to apply. The debug output omits the content, which may be a credential.
+#[derive(Clone, PartialEq)]
 pub struct DesiredObject {
     /// The identity of the object.
     pub key: ObjectKey,
@@ -70,8 +82,8 @@ pub struct DesiredObject {
     pub keeps_live_vault_reader: bool,
 }
 
-/// A live object.
-#[derive(Debug, Clone, PartialEq)]
+/// A live object. The debug output omits the content, which may be a credential.
+#[derive(Clone, PartialEq)]
 pub struct ObservedObject {
     /// The identity of the object.
     pub key: ObjectKey,
@@ -114,6 +126,20 @@ impl ObjectKey {
             namespace: text("/metadata/namespace").map(str::to_owned),
             name: text("/metadata/name")?.to_owned(),
         })
+    }
+}
+
+impl fmt::Debug for DesiredObject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, writer, step, .. } = self;
+        write!(formatter, "DesiredObject({key}, {writer:?}, {step:?})")
+    }
+}
+
+impl fmt::Debug for ObservedObject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, resource_version, .. } = self;
+        write!(formatter, "ObservedObject({key}, version {resource_version})")
     }
 }
 

@@ -233,7 +233,8 @@ fn proof_call(
     let of_id = |id: &ArmResourceId| ProofTarget::Arm { path: id.to_string() };
     let (target, api_version, permission) = match subject {
         ProofResource::Vnet => {
-            (of_id(&azure.vnet), NETWORK_API_VERSION, "Microsoft.Network/virtualNetworks/read")
+            let vnet = azure.vnet.as_ref()?;
+            (of_id(vnet), NETWORK_API_VERSION, "Microsoft.Network/virtualNetworks/read")
         }
         ProofResource::Subnet => (
             of_id(&azure.subnet),
@@ -242,7 +243,7 @@ fn proof_call(
         ),
         ProofResource::SecurityGroup => {
             let permission = "Microsoft.Network/networkSecurityGroups/read";
-            (of_id(&azure.security_group), NETWORK_API_VERSION, permission)
+            (of_id(azure.security_group.as_ref()?), NETWORK_API_VERSION, permission)
         }
         ProofResource::LoadBalancer => {
             let name = cluster.infra_id.as_str();

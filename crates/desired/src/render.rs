@@ -11,9 +11,10 @@ use lanyard_api::{HostedControlPlane, sort_keys};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::hash::DESIRED_STATE_HASH_ANNOTATION;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::desired_state::DesiredState;
-use crate::objects::{DesiredObject, OwnedKind};
+use crate::objects::{DesiredObject, OwnedKind, set_desired_state_hash};
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,8 @@ pub enum RenderErrorSource {
 }
 
 /// Renders the objects. An object that both writers apply becomes one file. Owner references with
-/// an unknown uid are omitted, because no API server accepts them.
+/// an unknown uid are omitted, because no API server accepts them. The desired-state hash is that of
+/// the rendered object.
 ///
 /// # Errors
 /// Fails if an object cannot be serialized, which never happens for objects from
@@ -106,14 +108,8 @@ fn to_yaml(object: &impl Serialize) -> Result<String, RenderErrorSource> {
 /// Returns the object in its form for review.
 fn reviewable_json(object: &DesiredObject) -> Result<Value, RenderError> {
     let mut value = object.value.clone();
-    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
-        if owners.is_some_and(|owners| {
-            owners.retain(|owner| owner.get("uid") != Some(&json!("")));
-            owners.is_empty()
-        }) {
-            metadata.remove("ownerReferences");
-        }
+    if remove_unknown_owners(&mut value) && has_desired_state_hash(&value) {
+        set_desired_state_hash(&mut value);
     }
     if object.key.kind == OwnedKind::Secret {
         let named = |source: serde_json::Error| RenderError {
@@ -127,6 +123,26 @@ fn reviewable_json(object: &DesiredObject) -> Result<Value, RenderError> {
         value = serde_json::to_value(secret).map_err(named)?;
     }
     Ok(value)
+}
+
+/// Removes the owner references with an unknown uid; returns whether there were any.
+fn remove_unknown_owners(object: &mut Value) -> bool {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let Some(metadata) = metadata else { return false };
+    let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
+    let Some(owners) = owners else { return false };
+    let count = owners.len();
+    owners.retain(|owner| owner.get("uid") != Some(&json!("")));
+    let (is_changed, is_empty) = (owners.len() != count, owners.is_empty());
+    if is_empty {
+        metadata.remove("ownerReferences");
+    }
+    is_changed
+}
+
+fn has_desired_state_hash(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.is_some_and(|it| it.get(DESIRED_STATE_HASH_ANNOTATION).is_some())
 }
 
 /// Returns strategic merge patches, by deployment.

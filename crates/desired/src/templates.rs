@@ -10,9 +10,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::{Map, Value, json};
 
-use crate::problem::ValidationProblems;
+use crate::problem::{ValidationProblem, ValidationProblems};
 use crate::workload::VAULT_READER;
 
+pub(crate) mod api_server_flags;
 mod deployment;
 mod parse;
 pub(crate) mod reserved_names;
@@ -117,6 +118,12 @@ impl Default for CanaryTemplate {
     }
 }
 
+/// Returns a container of a template.
+pub(crate) fn template_container<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
+    let containers = template.pointer("/spec/template/spec/containers")?.as_array()?;
+    containers.iter().find(|it| it.get("name").and_then(Value::as_str) == Some(name))
+}
+
 impl CanaryTemplate {
     /// Returns the address of the HTTP endpoints, unless it is the unspecified address. The
     /// kubelet's probes must use the same address.
@@ -182,6 +189,15 @@ impl WorkloadTemplates {
             }
         }
         problems
+    }
+
+    /// Lints a template of the API server that does not read the `EncryptionConfiguration`. It
+    /// concerns every HostedCluster with an encryption key.
+    pub fn lint_encryption_flags(&self) -> Option<ValidationProblem> {
+        let name = Component::Kms.consumers().first()?.deployment;
+        let template = self.deployment(name)?;
+        let path = format!("deployments.{name}.spec.template.spec.containers[name={name}]");
+        api_server_flags::lint_encryption_flags(template_container(template, name)?, &path)
     }
 
     /// Returns whether lanyard does not create the deployment.

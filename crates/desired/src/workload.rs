@@ -30,6 +30,7 @@ mod tests;
 
 use additions::DeploymentAdditions;
 pub use canary_call::CanaryCalls;
+pub(crate) use config_hash::mounts_any;
 
 /// The name of the canaries' ServiceAccount and of its RoleBinding.
 pub const CANARY_SERVICE_ACCOUNT: &str = "lanyard-canary";
@@ -57,6 +58,10 @@ pub(crate) const ENCRYPTION_CONFIG_MOUNT: CloudConfigMount = CloudConfigMount {
 /// Annotation of the API server's pods: SHA-256 of the `EncryptionConfiguration`.
 const ENCRYPTION_CONFIG_HASH_ANNOTATION: &str =
     "kube-apiserver.hypershift.openshift.io/encryption-config-hash";
+
+/// Annotation of pods: the local volumes that do not keep the cluster autoscaler from draining a node.
+const EVICTABLE_VOLUMES_ANNOTATION: &str =
+    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 
 /// The inputs from which a deployment is rendered.
 #[derive(Clone, Copy)]
@@ -124,6 +129,7 @@ impl<'a> WorkloadContext<'a> {
         }
         self.set_metadata(&mut deployment, name, own);
         additions.apply_to(&mut deployment);
+        allow_socket_eviction(&mut deployment);
         self.set_rollout_annotations(&mut deployment, &wirings);
         deployment
     }
@@ -157,6 +163,23 @@ impl<'a> WorkloadContext<'a> {
         if let Some(hash) = self.encryption_config_hash().filter(|_| keys) {
             annotations[ENCRYPTION_CONFIG_HASH_ANNOTATION] = json!(format!("sha256:{hash}"));
         }
+    }
+}
+
+/// Adds the volume with the sockets of the KMS plugins to the volumes that the cluster autoscaler may
+/// drain, because lanyard adds this volume. The template decides about its own volumes.
+fn allow_socket_eviction(deployment: &mut Value) {
+    let pod = &mut deployment["spec"]["template"];
+    let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let socket = KMS_SOCKET_MOUNT.volume;
+    if !volumes.any(|volume| volume["name"] == socket) {
+        return;
+    }
+    let annotation = &mut pod["metadata"]["annotations"][EVICTABLE_VOLUMES_ANNOTATION];
+    let listed = annotation.as_str().unwrap_or_default();
+    if !listed.split(',').any(|name| name.trim() == socket) {
+        let separator = if listed.is_empty() { "" } else { "," };
+        *annotation = json!(format!("{listed}{separator}{socket}"));
     }
 }
 

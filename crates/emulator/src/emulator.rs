@@ -503,7 +503,7 @@ impl Emulator {
         padding: usize,
     ) -> Result<IssuedCredential, StateChangeError> {
         self.update_azure_state(move |azure, ids, now| {
-            seed::rotate_credential(azure, component, ids, now, padding)
+            seed::renew_credential(azure, component, ids, now, padding)
         })
         .await
     }

@@ -32,7 +32,7 @@ pub(crate) struct FaultRules {
 
 /// A fault rule. All its conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
     /// The name in the request log; a new rule replaces an existing one of the same name.
     pub(crate) name: String,
@@ -49,10 +49,11 @@ pub struct FaultRule {
     #[serde(default)]
     pub(crate) path: Option<String>,
     /// The exact `api-version` of the query to match.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // The aliases are the names in states and files of earlier versions.
+    #[serde(default, alias = "api_version", skip_serializing_if = "Option::is_none")]
     pub(crate) api_version: Option<String>,
     /// The client id to match in the form of a token request.
-    #[serde(default)]
+    #[serde(default, alias = "client_id")]
     pub(crate) client_id: Option<EntraClientId>,
     /// The object id or client id to match: that of the bearer token, or the client id of a token request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -334,7 +335,7 @@ impl FaultRule {
         }
         if matches!(self.effect, FaultEffect::TokenError { .. }) && !self.selects_token_requests() {
             return Err(FaultRuleError::Invalid(
-                "A rule with `token-error` has the `service` `entra` or a `client_id`, because only \
+                "A rule with `token-error` has the `service` `entra` or a `clientId`, because only \
                  the token service returns such errors.",
             ));
         }
@@ -354,8 +355,8 @@ impl FaultRule {
         let conditions = [
             ("method", self.method.is_some()),
             ("path", self.path.is_some()),
-            ("api_version", self.api_version.is_some()),
-            ("client_id", self.client_id.is_some()),
+            ("apiVersion", self.api_version.is_some()),
+            ("clientId", self.client_id.is_some()),
             ("principal", self.principal.is_some()),
             ("beyond", self.beyond.is_some()),
             ("bucket", self.bucket.is_some()),

@@ -14,6 +14,7 @@ use crate::operations::AzureService;
 
 /// A recorded request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RequestLogEntry {
     /// The sequence number of the request, from 1.

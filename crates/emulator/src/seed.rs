@@ -23,7 +23,7 @@ use lanyard_vocabulary::Component;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
 pub use credential::IssuedCredential;
-pub(crate) use credential::rotate_credential;
+pub(crate) use credential::{renew_credential, rotate_credential};
 pub(crate) use identity_registry::{ComponentIdentity, IdentityRegistry, TestClients};
 pub use plan::{
     DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, SeedPlanProblem,

@@ -177,23 +177,6 @@ fn has_alphanumeric_ends(text: &str) -> bool {
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// The infrastructure id that HyperShift derives from a cluster name: at most 21 characters of the name, a dash
-/// and five random characters (`infraid.New` of HyperShift). `random` chooses each character from the given
-/// number of alternatives.
-pub fn generate_infra_id(name: &ClusterName, mut random: impl FnMut(usize) -> usize) -> String {
-    const MAX_BASE: usize = 21;
-    // The alphabet of Kubernetes' generated names, which avoids words.
-    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut base = String::new();
-    for c in name.as_str().chars().take(MAX_BASE) {
-        if c != '-' || !base.ends_with('-') {
-            base.push(c);
-        }
-    }
-    let suffix = (0..5).map(|_| char::from(ALPHABET[random(ALPHABET.len()) % ALPHABET.len()]));
-    format!("{}-{}", base.trim_end_matches('-'), suffix.collect::<String>())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -222,14 +205,6 @@ mod tests {
     }
 
     #[test]
-    fn infra_id_has_the_beginning_of_the_name_and_a_suffix() {
-        let id = |name: &str| generate_infra_id(&name.parse().unwrap(), |_| 0);
-        assert_eq!(id("harbour"), "harbour-bbbbb");
-        assert_eq!(id("a--b"), "a-b-bbbbb");
-        assert_eq!(id("a2345678901234567890-234"), "a2345678901234567890-bbbbb");
-    }
-
-    #[test]
     fn base_domain_has_at_least_two_labels() {
         for domain in ["example.com", "a.b", "hosted-1.example.co"] {
             assert!(domain.parse::<BaseDomain>().is_ok(), "{domain}");
@@ -245,9 +220,10 @@ mod tests {
         fn generated_infra_id_fits_every_short_name(name in "[a-z0-9]([a-z0-9-]{0,34}[a-z0-9])?") {
             let name: ClusterName = name.parse().unwrap();
             let mut counter = 0;
-            let id = generate_infra_id(&name, |count| { counter += 7; counter % count });
-            prop_assert!(id.len() <= 27);
-            prop_assert!(ClusterIdentifiers::new(name, id.parse().unwrap()).is_ok());
+            let id =
+                InfraId::generate(name.as_str(), |count| { counter += 7; counter % count });
+            prop_assert!(id.as_str().len() <= 27);
+            prop_assert!(ClusterIdentifiers::new(name, id).is_ok());
         }
     }
 }

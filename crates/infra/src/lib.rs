@@ -75,7 +75,6 @@ pub use ccoctl_ownership::CcoctlOwner;
 pub use ccoctl_removal::{CcoctlRemoval, CcoctlRemovalError, find_other_role_assignments};
 pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
-    generate_infra_id,
 };
 pub use command_actions::{command_actions, removal_actions};
 pub use component_identity_graph::{

@@ -1,11 +1,13 @@
 //! Applies changes: all writes to the objects of a hosted cluster go through this module.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use lanyard_desired::objects::ApplyStep;
 use lanyard_desired::{DesiredObject, ObjectChange, ObjectKey, ObjectWriter, diff::removal_patch};
-use lanyard_kubernetes::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi, backoff};
 use serde_json::Value;
 
 use crate::encryption_key::prerequisite_secret;
@@ -22,6 +24,9 @@ pub(crate) struct ObjectApplier<'a> {
     pub(crate) stores: &'a WatchStores,
     pub(crate) metrics: &'a OperatorMetrics,
     pub(crate) fencing_token: &'a FencingToken,
+    /// When this reconciliation wrote the operator's RoleBinding in the namespace of the control plane, on the
+    /// monotonic clock.
+    pub(crate) access_written_at: Option<Duration>,
 }
 
 /// The results of applied changes.
@@ -36,9 +41,15 @@ pub(crate) struct AppliedChanges {
 }
 
 impl ObjectApplier<'_> {
-    /// Applies the changes in order; those of one step run concurrently. It stops after a failed namespace
-    /// or control plane. Any other failure skips only the changes whose [`prerequisite_secret`] failed.
-    pub(crate) async fn apply_changes(self, changes: Vec<ObjectChange>) -> AppliedChanges {
+    /// The applier for the writes that follow the operator's RoleBinding.
+    pub(crate) fn with_new_access(self) -> Self {
+        Self { access_written_at: Some(self.api.clock().monotonic()), ..self }
+    }
+
+    /// Applies the changes in order; those of one step run concurrently. It stops after a failed namespace,
+    /// permission or control plane. Any other failure skips only the changes whose [`prerequisite_secret`]
+    /// failed.
+    pub(crate) async fn apply_changes(mut self, changes: Vec<ObjectChange>) -> AppliedChanges {
         let mut applied = AppliedChanges::default();
         for (step, mut changes) in group_by_step(changes) {
             changes.retain(|change| {
@@ -46,7 +57,7 @@ impl ObjectApplier<'_> {
                 needed.is_none_or(|it| !applied.failures.iter().any(|(failed, _)| *failed == it))
             });
             let mut writes = futures::stream::iter(group_by_object(changes))
-                .map(|changes| self.apply_object_changes(changes))
+                .map(move |changes| self.apply_object_changes(changes))
                 .buffer_unordered(MAX_CONCURRENT_WRITES);
             while let Some((key, result)) = writes.next().await {
                 match result {
@@ -58,6 +69,9 @@ impl ObjectApplier<'_> {
             let is_needed = step.is_some_and(|step| step <= ApplyStep::ControlPlane);
             if applied.is_lease_lost || (is_needed && !applied.failures.is_empty()) {
                 break;
+            }
+            if step == Some(ApplyStep::NamespaceAccess) {
+                self = self.with_new_access();
             }
         }
         applied.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -125,7 +139,7 @@ impl ObjectApplier<'_> {
     }
 
     /// Applies an object and returns its new resource version.
-    async fn apply_object(
+    pub(crate) async fn apply_object(
         self,
         object: &DesiredObject,
         verb: WriteVerb,
@@ -160,7 +174,7 @@ impl ObjectApplier<'_> {
         uid: String,
         resource_version: Option<String>,
     ) -> Result<(), FencedWriteError> {
-        let preconditions = Preconditions { uid: Some(uid), resource_version };
+        let preconditions = Preconditions { uid: Some(uid.clone()), resource_version };
         let parameters =
             DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         let objects = self.api_for(key);
@@ -173,14 +187,15 @@ impl ObjectApplier<'_> {
                 Ok(())
             }
             Err(FencedWriteError::Api(error)) if error.is_not_found() => {
-                self.stores.mark_absent(key);
+                self.stores.mark_deleted(key, &uid);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Sends a write within the remaining time of the lease.
+    /// Sends a write within the remaining time of the lease. The API server learns of a RoleBinding through a
+    /// watch, so it may forbid a write for a short time after the operator's RoleBinding was written.
     pub(crate) async fn write_object<T, F, Fut>(
         self,
         key: &ObjectKey,
@@ -192,8 +207,29 @@ impl ObjectApplier<'_> {
         F: Fn() -> Fut,
         Fut: Future<Output = Result<T, kube::Error>>,
     {
-        let kind = key.kind.info().kind;
-        write_fenced(self.api, self.fencing_token, self.metrics, (kind, verb), action, make).await
+        let kind_and_verb = (key.kind.info().kind, verb);
+        let mut attempts = 0;
+        loop {
+            let (api, token) = (self.api, self.fencing_token);
+            let written =
+                write_fenced(api, token, self.metrics, kind_and_verb, action, &make).await;
+            attempts += 1;
+            let is_forbidden = matches!(
+                written,
+                Err(FencedWriteError::Api(ApiError::Refused { status: 403, .. }))
+            );
+            if !is_forbidden || !self.awaits_access() {
+                return written;
+            }
+            let pause = backoff(attempts, MIN_ACCESS_DELAY, MAX_ACCESS_DELAY, 0.0);
+            api.clock().sleep(pause).await;
+        }
+    }
+
+    /// Whether the API server may not yet know the operator's RoleBinding.
+    fn awaits_access(self) -> bool {
+        let now = self.api.clock().monotonic();
+        self.access_written_at.is_some_and(|at| now.saturating_sub(at) < ACCESS_TIMEOUT)
     }
 
     fn api_for(self, key: &ObjectKey) -> Api<DynamicObject> {
@@ -253,5 +289,10 @@ fn group_by_object(changes: Vec<ObjectChange>) -> Vec<(ObjectKey, Vec<ObjectChan
     groups
 }
 
+/// The delays between writes that the API server forbids although their RoleBinding was just written, and how
+/// long that may last.
+const MIN_ACCESS_DELAY: Duration = Duration::from_millis(25);
+const MAX_ACCESS_DELAY: Duration = Duration::from_secs(1);
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The maximum number of concurrent writes per cluster.
 const MAX_CONCURRENT_WRITES: usize = 4;

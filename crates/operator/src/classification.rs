@@ -2,14 +2,18 @@
 
 use jiff::Timestamp;
 use lanyard_api::{HostedCluster, HostedControlPlane};
-use lanyard_desired::hosted_cluster::key_rotation::lint_key_rotation;
+use lanyard_desired::hosted_cluster::key_rotation::{
+    DataEncryption, data_encryption, lint_key_rotation, lint_private_rotation,
+};
 use lanyard_desired::{
     HostedClusterPlatform, HostedClusterValidationError, ProblemSeverity, ValidatedHostedCluster,
     ValidatedWithLints, ValidationProblem, ValidationProblems, validate,
 };
 use serde_json::Value;
 
+use crate::cluster_ids::{MissingIds, RandomSource};
 use crate::cluster_key::ClusterKey;
+use crate::encryption_key::keeps_key_record;
 use crate::finalizer;
 use crate::namespace_owner::NamespaceOwner;
 use crate::observe::ObservedCluster;
@@ -25,6 +29,8 @@ pub(crate) enum ClusterClassification {
     OtherKind(HostedClusterPlatform),
     /// A managed Azure cluster that is invalid: the operator reports it and leaves all objects unchanged.
     Invalid(ValidationProblems),
+    /// A managed Azure cluster that is valid as soon as the operator has generated its ids.
+    LacksIds(MissingIds),
     /// A valid managed Azure cluster.
     Valid(Box<ValidCluster>),
 }
@@ -34,8 +40,11 @@ pub(crate) enum ClusterClassification {
 pub(crate) struct ValidCluster {
     pub(crate) wire: HostedCluster,
     pub(crate) cluster: ValidatedHostedCluster,
-    /// Findings that do not block the reconciliation.
+    /// Findings that do not block the reconciliation: the errors because of which single objects cannot be
+    /// rendered, and the lints.
     pub(crate) lints: ValidationProblems,
+    /// The state of the data encryption, if this operator keeps the key record.
+    pub(crate) data_encryption: Option<DataEncryption>,
     pub(crate) pause: ClusterPause,
 }
 
@@ -55,7 +64,7 @@ pub(crate) fn classify_cluster(
     observed: &ObservedCluster,
     settings: &OperatorSettings,
 ) -> ClusterClassification {
-    let wire = match observed.cluster.parse() {
+    let mut wire = match observed.cluster.parse() {
         Ok(wire) => wire,
         Err(unreadable) => {
             let other = unreadable.platform_type.as_deref();
@@ -69,7 +78,17 @@ pub(crate) fn classify_cluster(
             };
         }
     };
-    let ValidatedWithLints { hosted_cluster: cluster, lints } = match validate(&wire) {
+    // Only the operator with `--role all` generates ids: in the other role, another operator does.
+    let pause = parse_pause(&wire, observed.now);
+    let generates_ids = settings.role == OperatorRole::All
+        && pause == ClusterPause::None
+        && !observed.cluster.is_deleting;
+    let missing_ids = MissingIds::of(&wire).filter(|_| generates_ids);
+    if let Some(missing) = missing_ids {
+        missing.fill(&mut wire, observed.key.name(), &mut PlaceholderSource);
+    }
+    let ValidatedWithLints { hosted_cluster: cluster, object_errors, lints } = match validate(&wire)
+    {
         Ok(validated) => validated,
         Err(HostedClusterValidationError::UnsupportedPlatform(kind)) => {
             return classify_other_kind(observed, kind);
@@ -99,13 +118,34 @@ pub(crate) fn classify_cluster(
     if observed.namespace_owner == NamespaceOwner::Foreign {
         return namespace_not_marked(observed);
     }
-    let lints = lints
+    let lints = object_errors
         .into_iter()
+        .chain(lints)
         .chain(lint_key_rotation(&wire))
+        .chain(lint_private_router(observed, &cluster, &wire))
+        .chain(lint_api_server(settings, &cluster))
         .chain(lint_finalizer(observed, settings.role));
     let lints = lints.collect();
-    let pause = parse_pause(&wire, observed.now);
-    ClusterClassification::Valid(Box::new(ValidCluster { wire, cluster, lints, pause }))
+    if let Some(missing) = missing_ids {
+        return ClusterClassification::LacksIds(missing);
+    }
+    let data_encryption =
+        keeps_key_record(settings, &cluster).then(|| data_encryption(&cluster, &wire)).flatten();
+    let valid = ValidCluster { wire, cluster, lints, data_encryption, pause };
+    ClusterClassification::Valid(Box::new(valid))
+}
+
+/// The source of the ids with which a HostedCluster is validated before its ids are generated.
+struct PlaceholderSource;
+
+impl RandomSource for PlaceholderSource {
+    fn below(&mut self, _count: usize) -> usize {
+        0
+    }
+
+    fn bits(&mut self) -> u128 {
+        0
+    }
 }
 
 /// Skips a cluster of another kind, unless the operator created objects for it. Then its platform was
@@ -120,6 +160,24 @@ fn classify_other_kind(
     let message = format!("this is {kind}, but it was a managed Azure cluster; its objects stay");
     let hint = "restore the field, or delete the HostedCluster and create a new one";
     invalid_cluster(kind.field(), &message, hint)
+}
+
+/// Reports a rotation between vaults of which the private router knows only one.
+fn lint_private_router(
+    observed: &ObservedCluster,
+    cluster: &ValidatedHostedCluster,
+    wire: &HostedCluster,
+) -> Option<ValidationProblem> {
+    observed.private_router?;
+    lint_private_rotation(cluster, wire)
+}
+
+/// Reports a template of the API server with which nothing is encrypted.
+fn lint_api_server(
+    settings: &OperatorSettings,
+    cluster: &ValidatedHostedCluster,
+) -> Option<ValidationProblem> {
+    settings.templates.lint_encryption_flags().filter(|_| keeps_key_record(settings, cluster))
 }
 
 /// Reports the operator's finalizer in role `identity-only`, in which the operator does not remove it.
@@ -284,6 +342,35 @@ mod tests {
             classify_cluster(&unreadable, &OperatorSettings::default()),
             ClusterClassification::Invalid(_)
         ));
+    }
+
+    #[test]
+    fn ids_are_generated_only_for_valid_clusters_that_the_operator_handles() {
+        let without_ids = |change: fn(&mut Value)| {
+            ObservedCluster::from_example(|wire| {
+                let spec = wire["spec"].as_object_mut().unwrap();
+                spec.remove("infraID");
+                spec.remove("clusterID");
+                change(wire);
+            })
+        };
+        let classify = |observed: &ObservedCluster, role| {
+            classify_cluster(observed, &OperatorSettings { role, ..OperatorSettings::default() })
+        };
+        let all = |observed| classify(observed, OperatorRole::All);
+        let plain = without_ids(|_| {});
+        let ClusterClassification::LacksIds(missing) = all(&plain) else { panic!("not generated") };
+        assert_eq!(missing.fields(), ["spec.infraID", "spec.clusterID"]);
+        let identity_only = classify(&plain, OperatorRole::IdentityOnly);
+        assert!(matches!(identity_only, ClusterClassification::Invalid(_)), "{identity_only:?}");
+        let paused = without_ids(|wire| wire["spec"]["pausedUntil"] = json!("true"));
+        assert!(matches!(all(&paused), ClusterClassification::Invalid(_)));
+        let invalid = without_ids(|wire| wire["spec"]["issuerURL"] = json!("x"));
+        let ClusterClassification::Invalid(problems) = all(&invalid) else { panic!("valid") };
+        assert!(problems.iter().all(|it| it.field == "spec.issuerURL"), "{problems}");
+        let mut deleting = plain.clone();
+        deleting.cluster.is_deleting = true;
+        assert!(matches!(all(&deleting), ClusterClassification::Invalid(_)));
     }
 
     fn parse_timestamp(text: &str) -> Timestamp {

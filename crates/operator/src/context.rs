@@ -15,6 +15,7 @@ use crate::cluster_key::ClusterKey;
 use crate::conflict_backoff::{ConflictBackoff, WriteTarget};
 use crate::events::EventBudgets;
 use crate::metrics::OperatorMetrics;
+use crate::references::ReferenceReads;
 use crate::settings::OperatorSettings;
 use crate::shared_credentials::SharedCredentials;
 use crate::store::WatchStores;
@@ -28,6 +29,8 @@ pub(crate) struct ReconcileContext {
     pub(crate) metrics: OperatorMetrics,
     pub(crate) event_budgets: Mutex<EventBudgets>,
     pub(crate) shared_credentials: Mutex<SharedCredentials>,
+    /// When the objects that HostedClusters refer to were read.
+    pub(crate) reference_reads: Mutex<ReferenceReads>,
     /// The back-off of writes that other managers keep reverting.
     pub(crate) conflict_backoff: Mutex<ConflictBackoff>,
     /// Since when which objects of a cluster differ.
@@ -103,6 +106,7 @@ impl ReconcileContext {
     pub(crate) fn retain_clusters(&self, was_led: impl Fn(&ClusterKey) -> bool) {
         self.drift_histories.lock().retain(|key, _| was_led(key));
         self.conflict_backoff.lock().retain(&was_led);
+        self.reference_reads.lock().retain(&was_led);
         self.event_budgets.lock().retain(was_led);
     }
 
@@ -111,6 +115,7 @@ impl ReconcileContext {
         self.shared_credentials.lock().remove_cluster(key);
         self.drift_histories.lock().remove(key);
         self.conflict_backoff.lock().forget(key);
+        self.reference_reads.lock().forget(key);
         self.event_budgets.lock().forget(key);
     }
 }

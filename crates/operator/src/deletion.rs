@@ -1,5 +1,6 @@
 //! The deletion of a cluster: removes its objects in order, then the finalizer.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lanyard_desired::deletion::Dependents;
@@ -14,6 +15,7 @@ use crate::dependents::fetch_dependents;
 use crate::error::ReconcileError;
 use crate::fetch::fetch_objects;
 use crate::finalizer;
+use crate::namespace_access::{access_binding_key, ensure_access};
 use crate::namespace_owner::OwnershipMarks;
 use crate::observe::{ObservedCluster, control_plane_key, namespace_key};
 use crate::queue::Requeue;
@@ -24,8 +26,9 @@ use crate::watched_kinds::WatchedKind;
 
 /// Reports the status of a cluster that is being deleted, and deletes its objects.
 ///
-/// Workloads go before the objects that they mount, then the control plane, then its namespace. Each
-/// reconciliation does the possible step; watches trigger the next one. Broken identities are still
+/// Workloads go before the objects that they mount, then the control plane, then its namespace. In a namespace
+/// that stays, the operator's own RoleBinding goes last. Each reconciliation does the possible step; watches
+/// trigger the next one. Broken identities are still
 /// reported, because other operators clean up with them.
 pub(crate) async fn reconcile_deletion(
     context: &ReconcileContext,
@@ -34,7 +37,10 @@ pub(crate) async fn reconcile_deletion(
     applier: ObjectApplier<'_>,
 ) -> Result<Requeue, ReconcileError> {
     let inputs = match classification {
-        ClusterClassification::OtherKind(_) => return Ok(Requeue::OnChange),
+        // No ids are generated for a cluster that is being deleted.
+        ClusterClassification::OtherKind(_) | ClusterClassification::LacksIds(_) => {
+            return Ok(Requeue::OnChange);
+        }
         ClusterClassification::Invalid(problems) => StatusInputs::of_invalid(problems),
         ClusterClassification::Valid(valid) => StatusInputs::of(valid),
     };
@@ -76,9 +82,12 @@ async fn delete_owned_objects(
     known.observed.extend(found.objects);
     let label = cluster_label(observed.key.name());
     if let ControlPlaneOwner::Known(owner_uid) = &observed.owner {
-        let pruning = PruneScope::OwnedBy { cluster_label: &label, owner_uid };
+        let unrendered = BTreeSet::new();
+        let pruning =
+            PruneScope::OwnedBy { cluster_label: &label, owner_uid, unrendered: &unrendered };
         let changes = take_first_kind(diff_objects(&known.observed, &[], pruning));
         if !changes.is_empty() {
+            let applier = ensure_access(context, observed, applier).await?;
             let applied = applier.apply_changes(changes).await;
             let errors: Vec<_> = applied.failures.into_iter().map(|(_, error)| error).collect();
             return match errors.is_empty() {
@@ -96,13 +105,22 @@ async fn delete_owned_objects(
     let marks = context.stores.ownership_marks(&observed.namespace);
     let is_created = marks.as_ref().is_some_and(OwnershipMarks::is_created);
     let control_plane = control_plane_key(&observed.key, &observed.namespace);
-    let namespace = is_created.then(|| namespace_key(&observed.namespace));
-    for key in [Some(control_plane), namespace].into_iter().flatten() {
+    // The operator deletes the control plane with the permissions of its RoleBinding.
+    let last = if is_created {
+        namespace_key(&observed.namespace)
+    } else {
+        access_binding_key(&observed.namespace)
+    };
+    for key in [control_plane, last] {
         let Some(object) = known.observed.get(&key).filter(|it| is_made_for(it, observed, &label))
         else {
             continue;
         };
         if !object.is_deleting() {
+            let applier = match key.kind {
+                OwnedKind::HostedControlPlane => ensure_access(context, observed, applier).await?,
+                _ => applier,
+            };
             applier.delete_object(&key, object.uid.clone(), None).await?;
         }
         if context.stores.uid(&observed.namespace, &key).is_some() {

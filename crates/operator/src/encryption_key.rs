@@ -12,7 +12,9 @@ use lanyard_desired::hosted_cluster::key_rotation::{
     next_key_rotation_step, read_configured_providers,
 };
 use lanyard_desired::status::{EventType, StatusTransition};
-use lanyard_desired::{ObjectChange, ObjectKey, ObservedObject, OwnedKind, ValidationProblem};
+use lanyard_desired::{
+    ObjectChange, ObjectKey, ObservedObject, OwnedKind, ValidatedHostedCluster, ValidationProblem,
+};
 use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
@@ -27,7 +29,7 @@ use crate::hosted_cluster::{self, HostedClusterFields};
 use crate::lease::FencingToken;
 use crate::namespace_owner::NamespaceOwner;
 use crate::observe::ObservedCluster;
-use crate::settings::OperatorRole;
+use crate::settings::{OperatorRole, OperatorSettings};
 use crate::unowned_objects::fetch_regardless_of_owner;
 
 /// The field manager of the key record. It is separate, because an apply of the conditions with the same
@@ -63,10 +65,17 @@ pub(crate) struct KeyPromotion {
 }
 
 /// Whether this operator keeps the key record of the cluster.
+pub(crate) fn keeps_key_record(
+    settings: &OperatorSettings,
+    cluster: &ValidatedHostedCluster,
+) -> bool {
+    settings.role == OperatorRole::All
+        && cluster.encryption.is_some()
+        && settings.templates.deployment(api_server_deployment()).is_some()
+}
+
 fn owns_key_record(context: &ReconcileContext, valid: &ValidCluster) -> bool {
-    context.settings.role == OperatorRole::All
-        && valid.cluster.encryption.is_some()
-        && context.settings.templates.deployment(api_server_deployment()).is_some()
+    keeps_key_record(&context.settings, &valid.cluster)
 }
 
 /// Whether this operator keeps the key record and the record does not exist yet.
@@ -122,17 +131,22 @@ pub(crate) fn encryption_objects(namespace: &str) -> [ObjectKey; 2] {
 }
 
 /// The Secret that a change requires: pods that start before the configuration is written would run with
-/// another one than their annotation names.
+/// another one than their annotation names. The Deployment may also be new, because a client deleted it.
 pub(crate) fn prerequisite_secret(change: &ObjectChange) -> Option<ObjectKey> {
-    let ObjectChange::Apply { object, .. } = change else { return None };
+    let (ObjectChange::Apply { object, .. } | ObjectChange::Create { object }) = change else {
+        return None;
+    };
     let [secret, deployment] =
         encryption_objects(object.key.namespace.as_deref().unwrap_or_default());
     (object.key == deployment).then_some(secret)
 }
 
-/// Whether a new key waits until every API server has read it.
+/// Whether a new key waits until every API server has read it. An API server that does not read the
+/// configuration never has.
 pub(crate) fn awaits_promotion(context: &ReconcileContext, valid: &ValidCluster) -> bool {
-    owns_key_record(context, valid) && awaits_api_server_rollout(&valid.cluster, &valid.wire)
+    owns_key_record(context, valid)
+        && context.settings.templates.lint_encryption_flags().is_none()
+        && awaits_api_server_rollout(&valid.cluster, &valid.wire)
 }
 
 /// Promotes the new key to the write key if every API server has read it. Call it if

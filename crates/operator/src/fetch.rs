@@ -27,6 +27,8 @@ struct FetchGroup {
     kind: OwnedKind,
     namespace: Option<String>,
     keys: Vec<ObjectKey>,
+    /// The cached versions before the request.
+    cached_versions: BTreeMap<ObjectKey, String>,
 }
 
 /// Fetches objects. Several objects of one kind share one list request, so a cluster whose leader changed
@@ -37,7 +39,7 @@ pub(crate) async fn fetch_objects(
     keys: Vec<ObjectKey>,
 ) -> FetchedObjects {
     let mut found = FetchedObjects::default();
-    let reads = group_keys(keys).into_iter().map(|group| async move {
+    let reads = group_keys(keys, stores).into_iter().map(|group| async move {
         let read = group.list_group(api).await;
         (group, read)
     });
@@ -54,12 +56,16 @@ pub(crate) async fn fetch_objects(
     found
 }
 
-fn group_keys(keys: Vec<ObjectKey>) -> Vec<FetchGroup> {
+fn group_keys(keys: Vec<ObjectKey>, stores: &WatchStores) -> Vec<FetchGroup> {
     let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for key in keys {
         groups.entry((key.kind, key.namespace.clone())).or_default().push(key);
     }
-    let group = |((kind, namespace), keys)| FetchGroup { kind, namespace, keys };
+    let group = |((kind, namespace), keys): (_, Vec<ObjectKey>)| {
+        let version = |key: &ObjectKey| Some((key.clone(), stores.version(key)?));
+        let cached_versions = keys.iter().filter_map(version).collect();
+        FetchGroup { kind, namespace, keys, cached_versions }
+    };
     groups.into_iter().map(group).collect()
 }
 
@@ -96,9 +102,9 @@ impl FetchGroup {
             stores.store_fetched(&observed.key, object);
             found.objects.insert(observed.key.clone(), observed);
         }
-        for key in self.keys {
-            if !found.objects.contains_key(&key) {
-                stores.mark_absent(&key);
+        for (key, version) in &self.cached_versions {
+            if !found.objects.contains_key(key) {
+                stores.mark_absent(key, version);
             }
         }
     }

@@ -4,7 +4,8 @@
 //! The reconciliation of a cluster has six stages. The operator observes the cluster in stores that
 //! watches fill; pure code of `lanyard-desired` validates the HostedCluster, derives the desired objects
 //! and compares them; the operator applies the differences and reports the status from what nodes and
-//! canaries published. For a cluster in sync it sends no request.
+//! canaries published. For a cluster in sync it sends no request, except for the objects that the
+//! HostedCluster refers to and that it copies.
 //!
 //! ```no_run
 //! use lanyard_clock::SystemClock;
@@ -24,6 +25,7 @@
 
 mod apply;
 mod classification;
+mod cluster_ids;
 mod cluster_key;
 mod conflict_backoff;
 mod context;
@@ -38,6 +40,7 @@ mod finalizer;
 mod hosted_cluster;
 mod lease;
 mod metrics;
+mod namespace_access;
 mod namespace_owner;
 mod objects;
 mod observe;
@@ -46,6 +49,7 @@ pub mod permissions;
 mod plan;
 mod queue;
 mod reconcile;
+mod references;
 mod settings;
 mod shared_credentials;
 mod status;
@@ -60,5 +64,7 @@ pub use finalizer::FINALIZER;
 pub use lease::LeaseSettings;
 pub use operator::Operator;
 pub use plan::ClusterPlan;
-pub use settings::{OperatorRole, OperatorSettings};
+pub use settings::{
+    OperatorRole, OperatorSettings, ParseServiceAccountKeyError, ServiceAccountKey,
+};
 pub use status::STATUS_FIELD_MANAGER;

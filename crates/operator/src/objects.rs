@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use lanyard_desired::diff::FieldPath;
 use lanyard_desired::drift::ChangedObject;
-use lanyard_desired::objects::{ControlPlaneOwner, DesiredObjectInputs, cluster_label};
+use lanyard_desired::objects::{
+    ControlPlaneOwner, DesiredObjectInputs, add_reference_copies, cluster_label, unrendered_objects,
+};
 use lanyard_desired::{
-    DesiredObject, ObjectChange, ObjectKey, PruneScope, desired_objects, diff_objects,
+    DesiredObject, ObjectChange, ObjectKey, PruneScope, ValidationProblem, desired_objects,
+    diff_objects,
 };
 use lanyard_kubernetes::ApiError;
 
@@ -17,7 +20,10 @@ use crate::conflict_backoff::WriteTarget;
 use crate::context::ReconcileContext;
 use crate::encryption_key::prerequisite_secret;
 use crate::fetch::{FetchedObjects, fetch_objects};
+use crate::namespace_access::desired_access_binding;
 use crate::observe::ObservedCluster;
+use crate::references::{ReadReferences, read_references, recent_references, record_read};
+use crate::settings::OperatorRole;
 use crate::store::{DesiredDigests, ObjectsToCompare, desired_digests};
 use crate::unowned_objects::fetch_unowned;
 
@@ -25,6 +31,8 @@ use crate::unowned_objects::fetch_unowned;
 #[derive(Debug)]
 pub(crate) struct ObjectComparison {
     pub(crate) changes: Vec<ObjectChange>,
+    /// The desired objects with an unusable value of the HostedCluster; they stay as they are.
+    pub(crate) unrendered: BTreeSet<ObjectKey>,
     /// The desired objects that are not known to be in sync.
     to_compare: Vec<DesiredObject>,
     /// The objects that are known to be in sync.
@@ -36,6 +44,8 @@ pub(crate) struct ObjectComparison {
     desired_digests: DesiredDigests,
     /// Errors for objects that could not be read.
     pub(crate) errors: Vec<ApiError>,
+    /// The referenced objects that cannot be copied.
+    pub(crate) lints: Vec<ValidationProblem>,
 }
 
 /// Whether the control-plane namespace may contain objects of other owners.
@@ -55,8 +65,19 @@ pub(crate) async fn compare_objects(
     applier: ObjectApplier<'_>,
     namespace: NamespaceAge,
 ) -> ObjectComparison {
-    let mut desired = desired_for_cluster(context, observed, valid);
-    let digests = desired_digests(&desired);
+    let recent = recent_references(context, observed);
+    let is_recent = recent.is_some();
+    let references = match recent {
+        Some(references) => references,
+        None => read_references(context, observed, valid).await,
+    };
+    let mut desired = desired_for_cluster(context, observed, valid, &references);
+    let unrendered = unrendered_objects(&valid.cluster, &render_inputs(context, observed, valid));
+    let mut digests = desired_digests(&desired);
+    digests.extend(references.in_sync_digests.clone());
+    if !is_recent {
+        record_read(context, observed, &references, &digests);
+    }
     let mut known = context.stores.objects_to_compare(&observed.namespace, &digests);
     let found =
         fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.without_content))
@@ -68,7 +89,7 @@ pub(crate) async fn compare_objects(
     let to_compare: Vec<_> =
         desired.into_iter().filter(|object| !known.in_sync.contains(&object.key)).collect();
     let label = cluster_label(observed.key.name());
-    let pruning = pruning_scope(&observed.owner, &label);
+    let pruning = pruning_scope(&observed.owner, &label, &unrendered);
     let mut changes = diff_objects(&known.observed, &to_compare, pruning);
     let unowned = match namespace {
         NamespaceAge::New => FetchedObjects::default(),
@@ -78,19 +99,23 @@ pub(crate) async fn compare_objects(
         known.observed.extend(unowned.objects);
         changes = diff_objects(&known.observed, &to_compare, pruning);
     }
-    changes.retain(|change| !unowned.unread.contains(change.key()));
-    let errors = found.errors.into_iter().chain(unowned.errors).collect();
+    changes.retain(|change| {
+        !unowned.unread.contains(change.key()) && !references.kept_copies.contains(change.key())
+    });
+    let errors = found.errors.into_iter().chain(unowned.errors).chain(references.errors).collect();
     // Objects in sync were excluded from the comparison, but they are desired: do not prune them.
     changes.retain(|change| !known.in_sync.contains(change.key()));
     let (in_sync, has_encryption) = (known.in_sync, valid.cluster.encryption.is_some());
     ObjectComparison {
         changes,
+        unrendered,
         to_compare,
         in_sync,
         has_encryption,
         compared_versions: versions,
         desired_digests: digests,
         errors,
+        lints: references.lints,
     }
 }
 
@@ -105,9 +130,29 @@ fn desired_for_cluster(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     valid: &ValidCluster,
+    references: &ReadReferences,
 ) -> Vec<DesiredObject> {
+    let inputs = render_inputs(context, observed, valid);
+    let mut desired = desired_objects(&valid.cluster, &inputs);
     let settings = &context.settings;
-    let inputs = DesiredObjectInputs {
+    let account = settings.service_account.as_ref();
+    if let Some(account) = account.filter(|_| settings.role == OperatorRole::All) {
+        let binding = desired_access_binding(&observed.key, &observed.namespace, account);
+        let position = desired.partition_point(|object| object.step <= binding.step);
+        desired.insert(position, binding);
+    }
+    add_reference_copies(&mut desired, &valid.cluster, &observed.owner, &references.values);
+    desired.retain(|it| !observed.skips_kind(it.key.kind));
+    desired
+}
+
+fn render_inputs<'a>(
+    context: &'a ReconcileContext,
+    observed: &ObservedCluster,
+    valid: &'a ValidCluster,
+) -> DesiredObjectInputs<'a> {
+    let settings = &context.settings;
+    DesiredObjectInputs {
         wire: &valid.wire,
         mode: settings.role.mode(),
         owner: observed.owner.clone(),
@@ -115,17 +160,20 @@ fn desired_for_cluster(
         templates: &settings.templates,
         refresh: settings.volume_refresh,
         private_router: observed.private_router,
-    };
-    let mut desired = desired_objects(&valid.cluster, &inputs);
-    desired.retain(|it| !observed.skips_kind(it.key.kind));
-    desired
+        control_plane_endpoint: observed.control_plane_endpoint.clone(),
+        kms_api_version: observed.kms_api_version,
+    }
 }
 
 /// Objects are pruned only if the control plane that owns them is known.
-const fn pruning_scope<'a>(owner: &'a ControlPlaneOwner, label: &'a str) -> PruneScope<'a> {
+const fn pruning_scope<'a>(
+    owner: &'a ControlPlaneOwner,
+    label: &'a str,
+    unrendered: &'a BTreeSet<ObjectKey>,
+) -> PruneScope<'a> {
     match owner {
         ControlPlaneOwner::Known(uid) => {
-            PruneScope::OwnedBy { cluster_label: label, owner_uid: uid.as_str() }
+            PruneScope::OwnedBy { cluster_label: label, owner_uid: uid.as_str(), unrendered }
         }
         ControlPlaneOwner::Absent | ControlPlaneOwner::WithoutUid => PruneScope::Never,
     }

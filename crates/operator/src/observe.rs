@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
+use lanyard_desired::hosted_cluster::azure_cluster::ControlPlaneEndpoint;
+use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
 use lanyard_desired::objects::ControlPlaneOwner;
 use lanyard_desired::status::{ObservedPod, ObservedVolume};
 use lanyard_desired::{ObjectKey, OwnedKind};
@@ -11,6 +13,7 @@ use lanyard_kubernetes::ApiError;
 
 use crate::cluster_key::ClusterKey;
 use crate::context::ReconcileContext;
+use crate::encryption_key::encryption_objects;
 use crate::namespace_owner::NamespaceOwner;
 use crate::store::{CachedCluster, IdentitiesReport, KindState, control_plane_namespace};
 use crate::watched_kinds::WatchedKind;
@@ -32,6 +35,10 @@ pub(crate) struct ObservedCluster {
     pub(crate) volumes: Vec<ObservedVolume>,
     /// The address of the private router, through which components reach private vaults.
     pub(crate) private_router: Option<IpAddr>,
+    /// The address of the hosted API server, from the status of the HostedControlPlane.
+    pub(crate) control_plane_endpoint: Option<ControlPlaneEndpoint>,
+    /// The KMS API version of the live `EncryptionConfiguration`.
+    pub(crate) kms_api_version: KmsApiVersion,
     /// The names of all SecretProviderClasses, if they can be listed.
     pub(crate) classes: Option<BTreeSet<String>>,
     /// The watched kinds that cannot be used.
@@ -49,7 +56,9 @@ pub(crate) fn observe(context: &ReconcileContext, key: &ClusterKey) -> Option<Ob
     let uid = cluster.uid.clone();
     let namespace = control_plane_namespace(key);
     let (pods, volumes) = stores.pods_and_volumes(&namespace);
-    let owner = stores.uid(&namespace, &control_plane_key(key, &namespace));
+    let control_plane = control_plane_key(key, &namespace);
+    let [encryption_config, _] = encryption_objects(&namespace);
+    let owner = stores.uid(&namespace, &control_plane);
     let classes = match stores.kind_state(WatchedKind::Owned(OwnedKind::SecretProviderClass)) {
         KindState::Listed | KindState::Stale(_) => {
             Some(stores.object_names(&namespace, OwnedKind::SecretProviderClass))
@@ -67,6 +76,10 @@ pub(crate) fn observe(context: &ReconcileContext, key: &ClusterKey) -> Option<Ob
         pods,
         volumes,
         private_router: stores.private_router(&namespace),
+        control_plane_endpoint: stores
+            .render_facts(&namespace, &control_plane)
+            .control_plane_endpoint,
+        kms_api_version: stores.render_facts(&namespace, &encryption_config).kms_api_version,
         classes,
         unavailable_kinds: list_unavailable_kinds(context),
         last_report: stores
@@ -138,6 +151,8 @@ impl ObservedCluster {
             pods: Vec::new(),
             volumes: Vec::new(),
             private_router: None,
+            control_plane_endpoint: None,
+            kms_api_version: KmsApiVersion::default(),
             classes: None,
             namespace_owner: NamespaceOwner::Ours,
             unavailable_kinds: Vec::new(),

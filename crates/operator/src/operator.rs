@@ -24,6 +24,7 @@ use crate::lease::{LeaseCandidate, LeaseTerms};
 use crate::metrics::{OperatorMetrics, OperatorStateCollector};
 use crate::queue::{ReconcileId, ReconcileQueue, ReconcileTrigger, Requeue};
 use crate::reconcile::reconcile;
+use crate::references::ReferenceReads;
 use crate::settings::{OperatorRole, OperatorSettings};
 use crate::shared_credentials::SharedCredentials;
 use crate::status::HOSTED_CLUSTER_CONDITIONS;
@@ -59,6 +60,7 @@ impl Operator {
             metrics: OperatorMetrics::default(),
             event_budgets: Mutex::new(EventBudgets::default()),
             shared_credentials: Mutex::new(SharedCredentials::default()),
+            reference_reads: Mutex::new(ReferenceReads::default()),
             conflict_backoff: Mutex::new(ConflictBackoff::default()),
             drift_histories: Mutex::new(HashMap::new()),
         });

@@ -25,23 +25,30 @@ pub enum RequiredBy {
     Always,
     /// [`OperatorRole::All`].
     RoleAll,
-    /// [`OperatorRole::IdentityOnly`].
-    RoleIdentityOnly,
+    /// [`OperatorRole::All`]; only in the namespaces of control planes, by [`CONTROL_PLANE_CLUSTER_ROLE`].
+    ControlPlaneNamespace,
     /// Leader election with several replicas; only in the operator's namespace.
     LeaderElection,
-    /// [`OperatorRole::All`] on API servers with the admission plugin
+    /// The same as [`Self::ControlPlaneNamespace`], on API servers with the admission plugin
     /// `OwnerReferencesPermissionEnforcement`: a client that sets `blockOwnerDeletion` needs a permission
     /// for the owner.
     OwnerEnforcement,
 }
 
+/// The ClusterRole with the permissions in the namespace of a control plane. The operator binds itself to it in
+/// each of these namespaces, so a cluster can have only one such ClusterRole.
+pub const CONTROL_PLANE_CLUSTER_ROLE: &str = "lanyard-control-plane";
+
 const HYPERSHIFT: &str = "hypershift.openshift.io";
 const SECRETS_STORE: &str = "secrets-store.csi.x-k8s.io";
+const CLUSTER_API_AZURE: &str = "infrastructure.cluster.x-k8s.io";
 /// For a watched resource, which is listed first.
 const WATCH: &[&str] = &["list", "watch"];
 const LIST: &[&str] = &["list"];
-/// For a resource that is watched, applied, read by lists and pruned. The API server requires `create`
-/// for an apply that creates the object.
+/// For a resource that is applied and pruned. The API server requires `create` for an apply that creates the
+/// object.
+const WRITE: &[&str] = &["create", "delete", "patch"];
+/// For a resource that is watched, read by lists, applied and pruned in any namespace.
 const MANAGE: &[&str] = &["create", "delete", "list", "patch", "watch"];
 
 const fn permission(
@@ -58,7 +65,8 @@ pub const PERMISSIONS: &[ApiPermission] = &[
     permission(HYPERSHIFT, "hostedclusters", WATCH, RequiredBy::Always),
     permission(HYPERSHIFT, "hostedclusters", &["patch"], RequiredBy::RoleAll),
     permission(HYPERSHIFT, "hostedclusters/status", &["patch"], RequiredBy::RoleAll),
-    permission(HYPERSHIFT, "hostedcontrolplanes", MANAGE, RequiredBy::RoleAll),
+    permission(HYPERSHIFT, "hostedcontrolplanes", WATCH, RequiredBy::RoleAll),
+    permission(HYPERSHIFT, "hostedcontrolplanes", WRITE, RequiredBy::ControlPlaneNamespace),
     permission(
         HYPERSHIFT,
         "hostedcontrolplanes/finalizers",
@@ -74,14 +82,19 @@ pub const PERMISSIONS: &[ApiPermission] = &[
     permission("lanyard.dev", "hostedclusteridentities/status", &["patch"], RequiredBy::Always),
     permission("", "pods", WATCH, RequiredBy::Always),
     permission(SECRETS_STORE, "secretproviderclasspodstatuses", WATCH, RequiredBy::Always),
-    permission(SECRETS_STORE, "secretproviderclasses", WATCH, RequiredBy::RoleIdentityOnly),
-    permission(SECRETS_STORE, "secretproviderclasses", MANAGE, RequiredBy::RoleAll),
+    permission(SECRETS_STORE, "secretproviderclasses", WATCH, RequiredBy::Always),
+    permission(SECRETS_STORE, "secretproviderclasses", WRITE, RequiredBy::ControlPlaneNamespace),
     permission("", "events", &["create"], RequiredBy::Always),
     permission("", "namespaces", MANAGE, RequiredBy::RoleAll),
-    permission("", "serviceaccounts", MANAGE, RequiredBy::RoleAll),
-    permission("", "configmaps", MANAGE, RequiredBy::RoleAll),
-    permission("", "secrets", MANAGE, RequiredBy::RoleAll),
-    permission("apps", "deployments", MANAGE, RequiredBy::RoleAll),
+    permission("", "serviceaccounts", WATCH, RequiredBy::RoleAll),
+    permission("", "serviceaccounts", WRITE, RequiredBy::ControlPlaneNamespace),
+    permission("", "configmaps", WATCH, RequiredBy::RoleAll),
+    permission("", "configmaps", WRITE, RequiredBy::ControlPlaneNamespace),
+    // RBAC cannot restrict a watch to the operator's label.
+    permission("", "secrets", WATCH, RequiredBy::RoleAll),
+    permission("", "secrets", WRITE, RequiredBy::ControlPlaneNamespace),
+    permission("apps", "deployments", WATCH, RequiredBy::RoleAll),
+    permission("apps", "deployments", WRITE, RequiredBy::ControlPlaneNamespace),
     // The private router, which HyperShift creates; the operator watches it by name.
     ApiPermission {
         group: "",
@@ -91,24 +104,27 @@ pub const PERMISSIONS: &[ApiPermission] = &[
         required_by: RequiredBy::RoleAll,
     },
     permission("rbac.authorization.k8s.io", "rolebindings", MANAGE, RequiredBy::RoleAll),
-    // Canaries are bound only to this ClusterRole.
+    // The operator binds only these ClusterRoles: canaries to the first, itself to the second.
     ApiPermission {
         group: "rbac.authorization.k8s.io",
         resource: "clusterroles",
         verbs: &["bind"],
-        names: &[lanyard_desired::workload::CANARY_CLUSTER_ROLE],
+        names: &[lanyard_desired::workload::CANARY_CLUSTER_ROLE, CONTROL_PLANE_CLUSTER_ROLE],
         required_by: RequiredBy::RoleAll,
     },
+    permission(CLUSTER_API_AZURE, "azureclusteridentities", WATCH, RequiredBy::RoleAll),
     permission(
-        "infrastructure.cluster.x-k8s.io",
+        CLUSTER_API_AZURE,
         "azureclusteridentities",
-        MANAGE,
-        RequiredBy::RoleAll,
+        WRITE,
+        RequiredBy::ControlPlaneNamespace,
     ),
+    permission(CLUSTER_API_AZURE, "azureclusters", WATCH, RequiredBy::RoleAll),
+    permission(CLUSTER_API_AZURE, "azureclusters", WRITE, RequiredBy::ControlPlaneNamespace),
     // Objects that other operators delete; listed during the deletion of a cluster.
     permission(HYPERSHIFT, "nodepools", LIST, RequiredBy::RoleAll),
     permission("cluster.x-k8s.io", "clusters", LIST, RequiredBy::RoleAll),
-    permission("infrastructure.cluster.x-k8s.io", "azuremachines", LIST, RequiredBy::RoleAll),
+    permission(CLUSTER_API_AZURE, "azuremachines", LIST, RequiredBy::RoleAll),
     permission(
         "coordination.k8s.io",
         "leases",
@@ -122,13 +138,19 @@ pub fn cluster_permissions(role: OperatorRole) -> impl Iterator<Item = &'static 
     PERMISSIONS.iter().filter(move |right| match right.required_by {
         RequiredBy::Always => true,
         RequiredBy::RoleAll => role == OperatorRole::All,
-        RequiredBy::RoleIdentityOnly => role == OperatorRole::IdentityOnly,
-        RequiredBy::LeaderElection | RequiredBy::OwnerEnforcement => false,
+        RequiredBy::ControlPlaneNamespace
+        | RequiredBy::LeaderElection
+        | RequiredBy::OwnerEnforcement => false,
     })
 }
 
-/// The additional permissions of [`OperatorRole::All`] in all namespaces on API servers that enforce owner
-/// permissions.
+/// The permissions of [`OperatorRole::All`] in the namespaces of control planes.
+pub fn control_plane_permissions() -> impl Iterator<Item = &'static ApiPermission> {
+    PERMISSIONS.iter().filter(|right| right.required_by == RequiredBy::ControlPlaneNamespace)
+}
+
+/// The additional permissions of [`OperatorRole::All`] in the namespaces of control planes, on API servers that
+/// enforce owner permissions.
 pub fn owner_permissions() -> impl Iterator<Item = &'static ApiPermission> {
     PERMISSIONS.iter().filter(|right| right.required_by == RequiredBy::OwnerEnforcement)
 }
@@ -148,7 +170,14 @@ mod tests {
     use crate::watched_kinds::WatchedKind;
 
     fn allowed_resources(role: OperatorRole, verb: &str) -> BTreeSet<(String, String)> {
-        cluster_permissions(role)
+        resources_with_verb(cluster_permissions(role), verb)
+    }
+
+    fn resources_with_verb(
+        permissions: impl Iterator<Item = &'static ApiPermission>,
+        verb: &str,
+    ) -> BTreeSet<(String, String)> {
+        permissions
             .filter(|right| right.verbs.contains(&verb))
             .map(|right| (right.group.to_owned(), right.resource.to_owned()))
             .collect()
@@ -170,12 +199,46 @@ mod tests {
     #[test]
     fn every_owned_kind_has_write_permissions() {
         for verb in ["create", "patch", "delete"] {
-            let allowed = allowed_resources(OperatorRole::All, verb);
+            let permissions =
+                cluster_permissions(OperatorRole::All).chain(control_plane_permissions());
+            let allowed = resources_with_verb(permissions, verb);
             for kind in OwnedKind::ALL {
                 let info = kind.info();
                 let group = info.api_version.split_once('/').map_or("", |(group, _)| group);
                 assert!(allowed.contains(&(group.to_owned(), info.plural.to_owned())), "{kind:?}");
             }
+        }
+    }
+
+    #[test]
+    fn operator_writes_few_resources_in_all_namespaces() {
+        let rbac = "rbac.authorization.k8s.io";
+        let expected = |names: &[(&str, &str)]| -> BTreeSet<(String, String)> {
+            names.iter().map(|(group, name)| ((*group).to_owned(), (*name).to_owned())).collect()
+        };
+        let (namespaces, bindings) = (("", "namespaces"), (rbac, "rolebindings"));
+        let identities = ("lanyard.dev", "hostedclusteridentities");
+        let role = OperatorRole::All;
+        assert_eq!(
+            allowed_resources(role, "create"),
+            expected(&[namespaces, bindings, identities, ("", "events")])
+        );
+        assert_eq!(allowed_resources(role, "delete"), expected(&[namespaces, bindings]));
+        assert_eq!(
+            allowed_resources(role, "patch"),
+            expected(&[
+                namespaces,
+                bindings,
+                identities,
+                ("lanyard.dev", "hostedclusteridentities/status"),
+                (HYPERSHIFT, "hostedclusters"),
+                (HYPERSHIFT, "hostedclusters/status"),
+            ])
+        );
+        assert_eq!(allowed_resources(role, "bind"), expected(&[(rbac, "clusterroles")]));
+        // Reads need no RoleBinding, and no permission is granted twice.
+        for right in control_plane_permissions() {
+            assert_eq!(right.verbs, WRITE, "{right:?}");
         }
     }
 

@@ -1,12 +1,15 @@
 //! Plans: shows the pending changes of each cluster without a write.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use lanyard_clock::SharedClock;
+use lanyard_desired::ObjectChange;
 use lanyard_desired::diff::format_plan;
 use lanyard_desired::hosted_cluster::key_rotation::KeyRotationStep;
 use lanyard_desired::objects::ControlPlaneOwner;
+use lanyard_desired::{ObjectKey, ProblemSeverity, ValidationProblems};
 use lanyard_kubernetes::ApiError;
 use tokio::task::JoinSet;
 
@@ -14,6 +17,7 @@ use crate::apply::ObjectApplier;
 use crate::classification::{ClusterClassification, ClusterPause, classify_cluster};
 use crate::cluster_key::ClusterKey;
 use crate::encryption_key;
+use crate::fetch::fetch_objects;
 use crate::lease::LeaseTerms;
 use crate::namespace_owner::{self, NamespaceOwner};
 use crate::objects::{NamespaceAge, compare_objects};
@@ -28,8 +32,11 @@ pub struct ClusterPlan {
     pub key: ClusterKey,
     /// The changes, or why there are none, as lines of text.
     pub text: String,
-    /// Whether the plan is complete: false for an invalid HostedCluster or a failed comparison.
+    /// Whether the plan is complete: false for an invalid HostedCluster, a failed comparison, or an object
+    /// that cannot be rendered.
     pub is_applicable: bool,
+    /// Whether the operator would write or delete an object.
+    pub has_changes: bool,
 }
 
 impl Operator {
@@ -56,13 +63,12 @@ impl Operator {
             observed.owner = ControlPlaneOwner::WithoutUid;
         }
         let plan_with = |text: String, is_applicable| {
-            Some(ClusterPlan { key: key.clone(), text, is_applicable })
+            let has_changes = false;
+            Some(ClusterPlan { key: key.clone(), text, is_applicable, has_changes })
         };
         if observed.cluster.is_deleting {
-            return plan_with(
-                "being deleted: the operator would delete its objects\n".to_owned(),
-                true,
-            );
+            let text = "being deleted: the operator would delete its objects\n".to_owned();
+            return plan_with(text, true).map(|plan| ClusterPlan { has_changes: true, ..plan });
         }
         let valid = match classify_cluster(&observed, &context.settings) {
             ClusterClassification::OtherKind(kind) => {
@@ -71,6 +77,10 @@ impl Operator {
             ClusterClassification::Invalid(problems) => {
                 let lines = problems.iter().map(|problem| format!("invalid: {problem}\n"));
                 return plan_with(lines.collect(), false);
+            }
+            ClusterClassification::LacksIds(missing) => {
+                let fields = missing.fields().join(" and ");
+                return plan_with(format!("generate first: {fields}\n"), true);
             }
             ClusterClassification::Valid(valid) => valid,
         };
@@ -83,18 +93,17 @@ impl Operator {
         let clock = SharedClock::clone(context.api.clock());
         let fencing_token = LeaseTerms::permanent(clock).fencing_token(key)?;
         let (api, stores, metrics) = (&context.api, &*context.stores, &context.metrics);
-        let applier = ObjectApplier { api, stores, metrics, fencing_token: &fencing_token };
+        let fencing_token = &fencing_token;
+        let applier =
+            ObjectApplier { api, stores, metrics, fencing_token, access_written_at: None };
         let paused = if valid.pause == ClusterPause::None {
             ""
         } else {
             "paused: the operator writes no objects\n"
         };
-        let skipped: Vec<_> = observed
-            .unavailable_kinds
-            .iter()
-            .map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint()))
-            .collect();
-        let skipped = skipped.concat();
+        let skipped = observed.unavailable_kinds.iter();
+        let skipped = skipped.map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint()));
+        let skipped: String = skipped.collect();
         if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
             return plan_with(comparison_failure(error), false);
         }
@@ -117,10 +126,31 @@ impl Operator {
         };
         let comparison = compare_objects(context, &observed, &valid, applier, namespace).await;
         let unread: String = comparison.errors.iter().map(comparison_failure).collect();
-        let is_applicable = is_applicable && unread.is_empty();
-        let plan = format_plan(&comparison.changes);
-        plan_with(format!("{paused}{skipped}{unread}{key_step}{plan}"), is_applicable)
+        let unrendered = unrendered_lines(&valid.lints, &comparison.unrendered);
+        let is_applicable = is_applicable && unread.is_empty() && unrendered.is_empty();
+        let missing = comparison.lints.iter().map(|lint| format!("missing: {lint}\n"));
+        let missing: String = missing.collect();
+        let has_changes = valid.pause == ClusterPause::None
+            && (!key_step.is_empty() || comparison.changes.iter().any(ObjectChange::is_write));
+        let plan = format_with_live_values(applier, &comparison.changes).await;
+        let text = format!("{paused}{skipped}{unread}{unrendered}{missing}{key_step}{plan}");
+        plan_with(text, is_applicable).map(|plan| ClusterPlan { has_changes, ..plan })
     }
+}
+
+/// The values that single objects need and that cannot be used, and these objects.
+fn unrendered_lines(problems: &ValidationProblems, unrendered: &BTreeSet<ObjectKey>) -> String {
+    let errors = problems.iter().filter(|it| it.severity == ProblemSeverity::Error);
+    let errors = errors.map(|problem| format!("invalid: {problem}\n"));
+    errors.chain(unrendered.iter().map(|key| format!("leave {key} as it is\n"))).collect()
+}
+
+/// Formats the changes with the live values, which the comparison does not keep.
+async fn format_with_live_values(applier: ObjectApplier<'_>, changes: &[ObjectChange]) -> String {
+    let changed = changes.iter().filter(|it| matches!(it, ObjectChange::Apply { .. }));
+    let changed = changed.map(|it| it.key().clone()).collect();
+    let live = fetch_objects(applier.api, applier.stores, changed).await.objects;
+    format_plan(changes, &live)
 }
 
 fn comparison_failure(error: &ApiError) -> String {

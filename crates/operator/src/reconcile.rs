@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lanyard_desired::ValidationProblems;
 use lanyard_desired::drift::ChangedObject;
+use lanyard_desired::{ValidationProblem, ValidationProblems};
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::ObjectApplier;
 use crate::classification::{ClusterClassification, ClusterPause, ValidCluster, classify_cluster};
+use crate::cluster_ids;
 use crate::cluster_key::ClusterKey;
 use crate::context::ReconcileContext;
 use crate::deletion;
@@ -16,6 +17,7 @@ use crate::encryption_key::{self, KeyPromotion, KeyRecordOutcome};
 use crate::error::ReconcileError;
 use crate::finalizer::{self, FinalizerOutcome};
 use crate::lease::FencingToken;
+use crate::namespace_access;
 use crate::namespace_owner::{self, NamespaceOwner};
 use crate::objects::{NamespaceAge, compare_objects, objects_with_conflicts};
 use crate::observe::{ObservedCluster, control_plane_key, observe};
@@ -34,7 +36,7 @@ pub(crate) async fn reconcile(
         return Ok(Requeue::OnChange);
     };
     let ReconcileContext { api, stores, metrics, .. } = context;
-    let applier = ObjectApplier { api, stores, metrics, fencing_token };
+    let applier = ObjectApplier { api, stores, metrics, fencing_token, access_written_at: None };
     if !observed.cluster.is_deleting {
         namespace_owner::read_namespace_owner(context, &mut observed).await;
     }
@@ -44,6 +46,10 @@ pub(crate) async fn reconcile(
     }
     match &classification {
         ClusterClassification::OtherKind(_) => Ok(Requeue::OnChange),
+        ClusterClassification::LacksIds(missing) => {
+            cluster_ids::write_missing_ids(context, &observed, *missing, fencing_token).await?;
+            Ok(Requeue::OnChange)
+        }
         ClusterClassification::Invalid(problems) => {
             let inputs = StatusInputs::of_invalid(problems);
             let evaluated = status::evaluate_status(context, &observed, &inputs, None);
@@ -53,49 +59,59 @@ pub(crate) async fn reconcile(
             Ok(evaluated.next_change.or_earlier(backoff_until).requeue(observed.now))
         }
         ClusterClassification::Valid(valid) => {
-            let outcome = apply_cluster(context, &observed, valid, applier).await;
-            if outcome.as_ref().is_ok_and(|outcome| outcome.requeue_now) {
-                // So far the status could only report missing objects.
-                return Ok(Requeue::Now);
-            }
-            let unapplied_changes =
-                list_unapplied_changes(context, &observed, outcome.as_ref().ok());
-            let inputs = match &outcome {
-                Ok(ApplyOutcome { blocking_problems: Some(problems), .. }) => {
-                    StatusInputs::of_invalid(problems)
-                }
-                _ => StatusInputs {
-                    unapplied_changes: &unapplied_changes,
-                    ..StatusInputs::of(valid)
-                },
-            };
-            // Observe the written objects, because the watch ignores them.
-            let has_written = outcome.as_ref().is_ok_and(|outcome| outcome.has_written);
-            let after = if has_written { observe(context, key) } else { None };
-            let observed = after.unwrap_or(observed);
-            let evaluated = status::evaluate_status(context, &observed, &inputs, None);
-            // An error while applying must not suppress the status report.
-            let reported =
-                status::report_status(context, &observed, &evaluated, fencing_token).await;
-            let outcome = outcome?;
-            let backoff_until = outcome
-                .backoff_until
-                .into_iter()
-                .chain(reported.as_ref().ok().copied().flatten())
-                .min();
-            let next =
-                evaluated.next_change.or_earlier(backoff_until.map(|due| context.wall_time(due)));
-            let requeue = outcome.requeue(next, valid.pause, &observed);
-            reported?;
-            requeue
+            reconcile_valid_cluster(context, observed, valid, applier).await
         }
     }
+}
+
+/// Applies the objects of a valid cluster and reports its status.
+async fn reconcile_valid_cluster(
+    context: &ReconcileContext,
+    observed: ObservedCluster,
+    valid: &ValidCluster,
+    applier: ObjectApplier<'_>,
+) -> Result<Requeue, ReconcileError> {
+    let outcome = apply_cluster(context, &observed, valid, applier).await;
+    if outcome.as_ref().is_ok_and(|outcome| outcome.requeue_now) {
+        // So far the status could only report missing objects.
+        return Ok(Requeue::Now);
+    }
+    let unapplied_changes = list_unapplied_changes(context, &observed, outcome.as_ref().ok());
+    let lints = outcome.iter().flat_map(|outcome| &outcome.lints);
+    let lints: ValidationProblems = valid.lints.iter().chain(lints).cloned().collect();
+    let inputs = match &outcome {
+        Ok(ApplyOutcome { blocking_problems: Some(problems), .. }) => {
+            StatusInputs::of_invalid(problems)
+        }
+        _ => StatusInputs {
+            unapplied_changes: &unapplied_changes,
+            lints: &lints,
+            ..StatusInputs::of(valid)
+        },
+    };
+    // Observe the written objects, because the watch ignores them.
+    let has_written = outcome.as_ref().is_ok_and(|outcome| outcome.has_written);
+    let after = if has_written { observe(context, &observed.key) } else { None };
+    let observed = after.unwrap_or(observed);
+    let evaluated = status::evaluate_status(context, &observed, &inputs, None);
+    // An error while applying must not suppress the status report.
+    let reported =
+        status::report_status(context, &observed, &evaluated, applier.fencing_token).await;
+    let outcome = outcome?;
+    let backoff_until =
+        outcome.backoff_until.into_iter().chain(reported.as_ref().ok().copied().flatten()).min();
+    let next = evaluated.next_change.or_earlier(backoff_until.map(|due| context.wall_time(due)));
+    let requeue = outcome.requeue(next, valid.pause, &observed);
+    reported?;
+    requeue
 }
 
 /// The result of applying the objects of a cluster.
 #[derive(Debug, Default)]
 struct ApplyOutcome {
     unapplied_changes: Vec<ChangedObject>,
+    /// The referenced objects that cannot be copied.
+    lints: Vec<ValidationProblem>,
     error: Option<ReconcileError>,
     has_written: bool,
     /// When the next write in back-off is due, on the monotonic clock.
@@ -116,6 +132,8 @@ struct ApplyPreconditions {
     /// Why the keys could not be recorded.
     record_errors: Vec<ApiError>,
     namespace: NamespaceAge,
+    /// When the operator's RoleBinding was written, on the monotonic clock.
+    access_written_at: Option<Duration>,
     /// When the next write in back-off is due, on the monotonic clock.
     backoff_until: Option<Duration>,
 }
@@ -137,6 +155,7 @@ async fn apply_cluster(
         ControlFlow::Continue(preconditions) => preconditions,
         ControlFlow::Break(outcome) => return Ok(outcome),
     };
+    let applier = ObjectApplier { access_written_at: preconditions.access_written_at, ..applier };
     let outcome = apply_objects(context, observed, valid, applier, &preconditions).await;
     if !outcome.requeue_now {
         return Ok(outcome);
@@ -156,7 +175,7 @@ async fn apply_cluster(
     }
 }
 
-/// Adds the finalizer, creates the namespace and records the keys, or breaks with the outcome if no
+/// Adds the finalizer, creates the namespace with the operator's permissions in it and records the keys, or breaks with the outcome if no
 /// object can be applied in this reconciliation.
 async fn establish_preconditions(
     context: &ReconcileContext,
@@ -171,7 +190,9 @@ async fn establish_preconditions(
     let added = finalizer::add_finalizer(context, observed, applier.fencing_token).await?;
     if observed.namespace_owner == NamespaceOwner::Absent {
         namespace_owner::create_namespace(observed, applier).await?;
-        preconditions.namespace = NamespaceAge::New;
+        let applier = namespace_access::ensure_access(context, observed, applier).await?;
+        (preconditions.namespace, preconditions.access_written_at) =
+            (NamespaceAge::New, applier.access_written_at);
     }
     if added == FinalizerOutcome::Added && encryption_key::lacks_key_record(context, valid) {
         // The key record must build on the version after the finalizer, which either the response contained
@@ -216,12 +237,14 @@ async fn apply_objects(
 ) -> ApplyOutcome {
     let mut comparison =
         compare_objects(context, observed, valid, applier, preconditions.namespace).await;
+    let lints = std::mem::take(&mut comparison.lints);
     let mut errors = std::mem::take(&mut comparison.errors);
     errors.extend(preconditions.record_errors.iter().cloned());
     if valid.pause != ClusterPause::None {
         let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
         return ApplyOutcome {
             unapplied_changes: comparison.unapplied_changes(),
+            lints,
             error,
             ..ApplyOutcome::default()
         };
@@ -268,6 +291,7 @@ async fn apply_objects(
     };
     ApplyOutcome {
         unapplied_changes,
+        lints,
         error,
         has_written,
         backoff_until,
@@ -310,11 +334,16 @@ impl ApplyOutcome {
             ClusterPause::None | ClusterPause::Indefinite if self.awaits_rollout => {
                 observed.now.checked_add(ROLLOUT_POLL_INTERVAL).ok()
             }
+            ClusterPause::None if !self.lints.is_empty() => {
+                observed.now.checked_add(MISSING_REFERENCE_POLL_INTERVAL).ok()
+            }
             ClusterPause::None | ClusterPause::Indefinite => None,
         };
         Ok(next_change.or_earlier(end).requeue(observed.now))
     }
 }
 
+/// How often the operator reads the referenced objects again of which one is missing.
+const MISSING_REFERENCE_POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// How often the operator polls the rollout of the API servers.
 const ROLLOUT_POLL_INTERVAL: Duration = Duration::from_secs(15);

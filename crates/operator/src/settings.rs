@@ -1,5 +1,6 @@
 //! The settings of the operator.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use lanyard_desired::forecast::RenewalPolicy;
@@ -30,6 +31,50 @@ pub struct OperatorSettings {
     pub policy: RenewalPolicy,
     /// The `reportingInstance` of events.
     pub reporting_instance: String,
+    /// The operator's own ServiceAccount. In role `all` the operator grants it the permissions in the namespace
+    /// of each control plane. `None` if it has them in all namespaces.
+    pub service_account: Option<ServiceAccountKey>,
+}
+
+/// The namespace and the name of a ServiceAccount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAccountKey {
+    namespace: String,
+    name: String,
+}
+
+/// The text is not a valid [`ServiceAccountKey`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not the namespace and the name of a ServiceAccount, `<namespace>/<name>`")]
+pub struct ParseServiceAccountKeyError {
+    text: String,
+}
+
+impl ServiceAccountKey {
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl FromStr for ServiceAccountKey {
+    type Err = ParseServiceAccountKeyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((namespace, name))
+                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+            {
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(ParseServiceAccountKeyError { text: text.to_owned() }),
+        }
+    }
 }
 
 /// One worker of a single operator in role `all`, with the default workload templates.
@@ -45,6 +90,7 @@ impl Default for OperatorSettings {
             volume_refresh: VolumeRefresh::default(),
             policy: RenewalPolicy::default(),
             reporting_instance: "operator".to_owned(),
+            service_account: None,
         }
     }
 }
@@ -65,6 +111,21 @@ impl OperatorRole {
         match self {
             Self::All => OperatorMode::All,
             Self::IdentityOnly => OperatorMode::IdentityOnly,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_account_key_is_namespace_and_name() {
+        let account: ServiceAccountKey = "lanyard/lanyard-operator".parse().unwrap();
+        assert_eq!((account.namespace(), account.name()), ("lanyard", "lanyard-operator"));
+        for text in ["", "lanyard-operator", "/lanyard-operator", "lanyard/", "a/b/c"] {
+            let error = text.parse::<ServiceAccountKey>().unwrap_err();
+            assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
         }
     }
 }

@@ -12,6 +12,7 @@ use lanyard_desired::deletion::{self, DeletionStatus, Dependents};
 use lanyard_desired::drift::{
     self, ChangedObject, Drift, DriftFinding, DriftHistory, UnavailableKind,
 };
+use lanyard_desired::hosted_cluster::key_rotation::{DATA_ENCRYPTION_UP_TO_DATE, DataEncryption};
 use lanyard_desired::status::{
     self, ClusterValidation, EventType, ObservedClasses, StatusTransition,
 };
@@ -44,7 +45,7 @@ use crate::watched_kinds::WatchedKind;
 pub const STATUS_FIELD_MANAGER: &str = "lanyard-identities";
 
 /// The condition types that the operator also sets on the HostedCluster.
-pub(crate) const HOSTED_CLUSTER_CONDITIONS: [&str; 7] = [
+pub(crate) const HOSTED_CLUSTER_CONDITIONS: [&str; 8] = [
     CLEANED_UP,
     status::VALID_AZURE_IDENTITIES,
     status::VALID_KMS_CONFIG,
@@ -52,6 +53,7 @@ pub(crate) const HOSTED_CLUSTER_CONDITIONS: [&str; 7] = [
     status::CREDENTIALS_RENEWED,
     status::IDENTITIES_IN_STEP,
     status::ADVISED_CONFIGURATION,
+    DATA_ENCRYPTION_UP_TO_DATE,
 ];
 
 /// The results of the earlier stages that the status depends on.
@@ -62,6 +64,8 @@ pub(crate) struct StatusInputs<'a> {
     pub(crate) lints: &'a ValidationProblems,
     /// Objects that differ and stay unchanged.
     pub(crate) unapplied_changes: &'a [ChangedObject],
+    /// The state of the data encryption, if this operator keeps the key record.
+    pub(crate) data_encryption: Option<&'a DataEncryption>,
 }
 
 impl<'a> StatusInputs<'a> {
@@ -71,6 +75,7 @@ impl<'a> StatusInputs<'a> {
             state: ClusterValidation::Valid(&valid.cluster),
             lints: &valid.lints,
             unapplied_changes: &[],
+            data_encryption: valid.data_encryption.as_ref(),
         }
     }
 
@@ -80,6 +85,7 @@ impl<'a> StatusInputs<'a> {
             state: ClusterValidation::Invalid(problems),
             lints: problems,
             unapplied_changes: &[],
+            data_encryption: None,
         }
     }
 }
@@ -177,7 +183,8 @@ pub(crate) async fn report_status(
     let change = change.and_then(|(condition, deletion)| {
         deletion_status::deletion_transition(deletion, condition, before)
     });
-    let is_over = before.is_some() && deletion_condition.is_none();
+    let is_over = (before.is_some() && deletion_condition.is_none())
+        || reported.is_some_and(|reported| lacks_condition(now, reported));
     let conditions: Vec<_> = now.conditions.iter().cloned().chain(deletion_condition).collect();
     if !is_over && !conditions_differ(&observed.cluster.conditions, &conditions) {
         return Ok(backoff_until);
@@ -217,6 +224,7 @@ fn status_observation<'a>(
         },
         renewal_policy: &context.settings.policy,
         lints: inputs.lints,
+        data_encryption: inputs.data_encryption,
         is_deleting: observed.cluster.is_deleting,
         drift_findings: drift,
         previous_status: previous.and_then(|report| report.status.as_ref()),
@@ -283,7 +291,7 @@ fn unavailable_kind_drift(observed: &ObservedCluster) -> Vec<Drift> {
         let unavailable = UnavailableKind { kind: it.kind.name().to_owned(), message, hint };
         match it.kind {
             _ if is_forbidden => Some(Drift::KindForbidden(unavailable)),
-            WatchedKind::Owned(OwnedKind::AzureClusterIdentity) => None,
+            WatchedKind::Owned(OwnedKind::AzureClusterIdentity | OwnedKind::AzureCluster) => None,
             _ => Some(Drift::KindNotServed(unavailable)),
         }
     });
@@ -318,6 +326,15 @@ fn shared_credential_problems(
         Some(lint)
     });
     ours.collect()
+}
+
+/// Whether a status lacks a condition of an earlier one.
+fn lacks_condition(
+    now: &HostedClusterIdentitiesStatus,
+    before: &HostedClusterIdentitiesStatus,
+) -> bool {
+    let is_there = |kind: &str| now.conditions.iter().any(|it| it.type_ == kind);
+    !before.conditions.iter().all(|it| is_there(&it.type_))
 }
 
 fn conditions_differ(current: &[Condition], desired: &[Condition]) -> bool {

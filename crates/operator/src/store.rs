@@ -6,6 +6,8 @@ mod keys;
 mod kind_state;
 mod objects;
 mod parse;
+mod render_facts;
+mod responses;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -35,6 +37,7 @@ pub(crate) use kind_state::KindState;
 use kind_state::is_unusable;
 pub(crate) use objects::{DesiredDigests, ObjectCache, ObjectsToCompare, desired_digests};
 use parse::{TypeMismatch, parse_typed};
+pub(crate) use render_facts::RenderFacts;
 
 /// The caches of all watched kinds.
 #[derive(Debug)]
@@ -63,6 +66,9 @@ struct WatchStoresInner {
     namespaces: HashMap<String, NamespaceCache>,
     identities: HashMap<ClusterKey, IdentitiesReport>,
     kind_states: HashMap<WatchedKind, KindState>,
+    /// The latest resource version that each watch delivered. A watch delivers the changes of its kind in
+    /// order, so it has delivered everything up to this version.
+    watched_versions: HashMap<WatchedKind, u64>,
 }
 
 /// The cached objects of one namespace that may belong to a control plane.
@@ -112,6 +118,7 @@ impl WatchStores {
         now: Duration,
     ) -> DirtyKeys {
         let mut inner = self.inner.lock();
+        inner.record_watched_version(kind, &update);
         match update {
             WatchUpdate::Applied(object) => {
                 if let Some(listed) = &mut list_progress.listed_objects {
@@ -149,54 +156,6 @@ impl WatchStores {
                     list_progress.failing_since.map(|since| now.saturating_sub(since));
                 inner.record_watch_failure(kind, error, failing_for.unwrap_or_default(), refusals)
             }
-        }
-    }
-
-    /// Stores an object from the response to a write.
-    pub(crate) fn store_written(&self, object: DynamicObject) {
-        let (api_version, kind) = object
-            .types
-            .as_ref()
-            .map_or(("", ""), |types| (types.api_version.as_str(), types.kind.as_str()));
-        if let Some(kind) = OwnedKind::parse(api_version, kind) {
-            self.inner.lock().upsert(WatchedKind::Owned(kind), object, self.conditions);
-        }
-    }
-
-    /// Stores an object from the response to a read.
-    pub(crate) fn store_fetched(&self, key: &ObjectKey, object: DynamicObject) {
-        let mut inner = self.inner.lock();
-        let namespace = cache_namespace(key);
-        let keeps_content = inner.is_compared(&namespace);
-        inner.namespaces.entry(namespace).or_default().objects.store_fetched(
-            key.clone(),
-            object,
-            keeps_content,
-        );
-    }
-
-    /// Records that an object does not exist.
-    pub(crate) fn mark_absent(&self, key: &ObjectKey) {
-        let namespace = key.namespace.clone().unwrap_or_default();
-        self.inner.lock().remove(WatchedKind::Owned(key.kind), &(namespace, key.name.clone()));
-    }
-
-    /// Stores the HostedClusterIdentities from the response to a write.
-    pub(crate) fn store_identities(&self, key: &ClusterKey, identities: HostedClusterIdentities) {
-        self.inner.lock().identities.insert(key.clone(), IdentitiesReport::of(identities));
-    }
-
-    /// Stores the operator's conditions from the response to a write.
-    pub(crate) fn store_conditions(&self, key: &ClusterKey, object: DynamicObject) {
-        if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
-            cluster.merge_written_status(object, self.conditions);
-        }
-    }
-
-    /// Stores the HostedCluster from the response to the write that added this finalizer.
-    pub(crate) fn store_finalizer(&self, key: &ClusterKey, object: DynamicObject, finalizer: &str) {
-        if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
-            cluster.merge_finalizer(object, finalizer, self.conditions);
         }
     }
 
@@ -291,6 +250,13 @@ impl WatchStores {
     /// The address of the private router in a namespace.
     pub(crate) fn private_router(&self, namespace: &str) -> Option<IpAddr> {
         self.inner.lock().namespaces.get(namespace)?.private_router
+    }
+
+    /// The facts of an object that the desired objects depend on.
+    pub(crate) fn render_facts(&self, namespace: &str, key: &ObjectKey) -> RenderFacts {
+        let inner = self.inner.lock();
+        let cache = inner.namespaces.get(namespace);
+        cache.and_then(|cache| cache.objects.render_facts(key)).cloned().unwrap_or_default()
     }
 
     /// The cached HostedClusterIdentities of a cluster: the identity status that the operator wrote last.

@@ -15,8 +15,12 @@ mod fixture;
 mod management_api;
 #[path = "faults/many_clusters.rs"]
 mod many_clusters;
+#[path = "faults/namespace_access.rs"]
+mod namespace_access;
 #[path = "faults/request_path.rs"]
 mod request_path;
+#[path = "faults/unusable_values.rs"]
+mod unusable_values;
 #[path = "faults/watches.rs"]
 mod watches;
 #[path = "faults/write_conflicts.rs"]

@@ -144,7 +144,7 @@ async fn request_imds_token(
 }
 
 /// The hint of a credential error, or a generic hint if the error has none.
-fn token_hint(error: &azure_core::Error) -> String {
+pub(crate) fn token_hint(error: &azure_core::Error) -> String {
     TokenError::of(error)
         .and_then(TokenError::hint)
         .unwrap_or_else(|| "see the logs with --log lanyard_credential=debug".to_owned())
@@ -303,6 +303,12 @@ fn proof_scope(azure: &AzureEnvironment, proof: Option<&ProofCall>) -> String {
         Some(ProofTarget::Vault { .. }) => azure.vault_scope(),
         _ => ArmClient::scope(azure.endpoints),
     }
+}
+
+/// The scope of the token for the call that a component's role grants.
+pub(crate) fn token_scope(context: &RunContext, component: Component) -> String {
+    let calls = context.azure.proof_calls(component);
+    proof_scope(&context.azure, calls.map(|calls| &calls.granted))
 }
 
 /// The hop `entra-token`: requests a token for the proof call with the mounted credential.

@@ -5,7 +5,7 @@ use lanyard_emulator::{
     CredentialBundleFormat, DirectoryAccess, DnsZonePlan, FaultPlan, IdentityPlan, KmsKeyPlan,
     SeedPlan, VaultPlan,
 };
-use lanyard_vocabulary::EntraClientId;
+use lanyard_vocabulary::{ArmResourceId, EntraClientId};
 use uuid::uuid;
 
 /// The client ID of the vault reader if the platform configures none.
@@ -18,20 +18,23 @@ const DNS_RESOURCE_GROUP: &str = "lanyard-dns";
 
 /// The resources that the local Azure needs for this cluster.
 ///
-/// The credentials of the nine components cover all three bundle formats.
+/// The credentials have the two bundle formats that msi-dataplane opens.
 pub fn local_azure_plan(
     cluster: &ValidatedHostedCluster,
     vault_reader: Option<EntraClientId>,
     fault: Option<FaultPlan>,
 ) -> SeedPlan {
     let azure = &cluster.azure;
-    let bundles = [
-        CredentialBundleFormat::Pem,
-        CredentialBundleFormat::LegacyPkcs12,
-        CredentialBundleFormat::ModernPkcs12,
-    ]
-    .into_iter()
-    .cycle();
+    // Without a usable id, the network is in the managed resource group.
+    let network_id = |id: &Option<ArmResourceId>, resource_type| {
+        let default = || {
+            let group = cluster.managed_resource_group();
+            group.provider_resource(resource_type, cluster.infra_id.as_str())
+        };
+        id.clone().unwrap_or_else(default)
+    };
+    let bundles = [CredentialBundleFormat::Pem, CredentialBundleFormat::LegacyPkcs12];
+    let bundles = bundles.into_iter().cycle();
     let identities = cluster
         .running_components()
         .zip(bundles)
@@ -49,9 +52,12 @@ pub fn local_azure_plan(
         cloud: azure.cloud,
         location: azure.location.clone(),
         managed_resource_group: azure.resource_group.clone(),
-        vnet_id: azure.vnet.clone(),
+        vnet_id: network_id(&azure.vnet, "Microsoft.Network/virtualNetworks"),
         subnet_id: azure.subnet.clone(),
-        security_group_id: azure.security_group.clone(),
+        security_group_id: network_id(
+            &azure.security_group,
+            "Microsoft.Network/networkSecurityGroups",
+        ),
         dns_zone: DnsZonePlan {
             name: cluster.base_domain.clone().unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
             resource_group: DNS_RESOURCE_GROUP.to_owned(),

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use azure_core::credentials::TokenCredential as _;
 use lanyard_credential::KeyHealth;
 use lanyard_node::Urgency;
-use lanyard_vocabulary::Component;
+use lanyard_vocabulary::{Component, Hop};
 
 use crate::control_api::AzureControlClient;
 use crate::hops::{self, MountedComponent};
 use crate::reader_threads::{ReaderCounts, ReaderThreads};
-use crate::report::{RotationReport, StepFailure, millis};
+use crate::report::{ComponentReport, HopReport, RotationReport, StepFailure, millis};
 use crate::run_context::RunContext;
 
 /// The time after which a rotation without a token for the new key counts as failed. The documented goal is
@@ -20,11 +21,13 @@ const NEW_KEY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the health of the credential is polled. This is the resolution of the measurement.
 const HEALTH_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Rotates the components one after the other, while reader threads read without a pause.
+/// Rotates the components one after the other, while reader threads read without a pause. `before` are the reports of
+/// the components' hops.
 pub(crate) async fn rotate_all_components(
     context: &RunContext,
     control: &AzureControlClient,
     mounted: &mut BTreeMap<Component, MountedComponent>,
+    before: &[ComponentReport],
 ) -> (Vec<RotationReport>, ReaderCounts) {
     let files: Vec<PathBuf> = mounted
         .iter()
@@ -35,7 +38,11 @@ pub(crate) async fn rotate_all_components(
     let readers = ReaderThreads::start(&files);
     let mut reports = Vec::new();
     for (component, mounted) in mounted {
-        reports.push(match rotate_component(context, control, *component, mounted).await {
+        let report = before.iter().find(|report| report.name == *component);
+        let failed_hop = report.and_then(ComponentReport::failed_hop);
+        let lacks_token = failed_hop.is_some_and(|hop| hop.name == Hop::EntraToken);
+        let rotated = rotate_component(context, control, *component, mounted, lacks_token).await;
+        reports.push(match rotated.map_err(|failure| explain_failure(failure, failed_hop)) {
             Ok(took) => {
                 RotationReport { name: *component, millis: Some(millis(took)), failure: None }
             }
@@ -45,12 +52,21 @@ pub(crate) async fn rotate_all_components(
     (reports, readers.finish())
 }
 
-/// Measures the time from the replacement of the file to the first token obtained with the new key.
+/// A hop that failed before the rotation is why the new key is not in use.
+fn explain_failure(failure: StepFailure, failed_hop: Option<&HopReport>) -> StepFailure {
+    let Some(hop) = failed_hop else { return failure };
+    let StepFailure { detail, hint } = failure;
+    StepFailure::new(format!("it did not repair the hop `{}`: {detail}", hop.name), hint)
+}
+
+/// Measures the time from the replacement of the file to the first token obtained with the new key. A credential renews
+/// the tokens that it had before; if it lacks one, this function requests one with the new key.
 async fn rotate_component(
     context: &RunContext,
     control: &AzureControlClient,
     component: Component,
     mounted: &mut MountedComponent,
+    lacks_token: bool,
 ) -> Result<Duration, StepFailure> {
     let Some(credential) = mounted.credential.clone() else {
         let detail = "the component has no credential to rotate";
@@ -60,7 +76,12 @@ async fn rotate_component(
     control.rotate_certificate(component).await.map_err(|error| StepFailure::from(&error))?;
     // The publish begins at this time, so the measurement includes the replacement of the files.
     let publish_began = refresh_volumes(context, component, mounted).await?;
+    let mut scope = lacks_token.then(|| hops::token_scope(context, component));
     loop {
+        if let Some(scope) = scope.take_if(|_| credential.generation().number() > before) {
+            let token = credential.get_token(&[&scope], None).await;
+            token.map_err(|error| StepFailure::of(&error, hops::token_hint(&error)))?;
+        }
         match credential.health().key {
             KeyHealth::Accepted { generation } if generation > before => {
                 return Ok(context.azure.clock.monotonic().saturating_sub(publish_began));

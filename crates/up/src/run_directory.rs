@@ -82,7 +82,7 @@ impl RunDirectory {
         chosen: Option<&Path>,
         clock: SharedClock,
     ) -> Result<Self, RunDirectoryError> {
-        let private = LockedDirectory::create_in(place, DIRECTORY_PREFIX)?;
+        let private = LockedDirectory::create_in(place, RUN_DIRECTORY_PREFIX)?;
         let chosen = chosen.map(|chosen| create_chosen_directory(&private, chosen)).transpose()?;
         let volumes = match &chosen {
             Some(chosen) => {
@@ -102,7 +102,7 @@ impl RunDirectory {
     /// Removes the directories that killed runs of this user left in `place`, and their volumes in chosen
     /// directories. A run that cannot be removed is logged and kept.
     pub(crate) fn remove_abandoned(place: &Path, clock: &SharedClock) {
-        let runs = find_abandoned(place, DIRECTORY_PREFIX).unwrap_or_else(|error| {
+        let runs = find_abandoned(place, RUN_DIRECTORY_PREFIX).unwrap_or_else(|error| {
             tracing::warn!(%error, place = %place.display(), "could not look for killed runs");
             Vec::new()
         });
@@ -375,8 +375,8 @@ fn joined_paths(volumes: &[PathBuf]) -> String {
 /// Sufficient for a credential. The volume grows automatically.
 const INITIAL_VOLUME_SIZE: u64 = 256 * 1024;
 const NOT_OWNED: &str = "it is a link or belongs to another user, or all users can write to it";
-/// The name prefix of private directories.
-const DIRECTORY_PREFIX: &str = "lanyard-up-";
+/// The name prefix of the private directories of runs, in the system's temporary directory.
+pub const RUN_DIRECTORY_PREFIX: &str = "lanyard-up-";
 /// The name of the link in the private directory to the chosen directory.
 const CHOSEN_LINK: &str = "chosen";
 /// The name of the link to the topmost directory that the run created for the chosen directory.

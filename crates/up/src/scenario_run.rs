@@ -1,7 +1,6 @@
 //! A scenario run: starts the local Azure, runs the hops, refreshes the volumes, and removes everything.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +98,8 @@ impl ScenarioRun {
         let context = Arc::clone(&self.context);
         let (rotation, readers) = match control {
             Ok(control) => {
-                rotate::rotate_all_components(&context, &control, &mut self.mounted).await
+                let (mounted, before) = (&mut self.mounted, &self.components);
+                rotate::rotate_all_components(&context, &control, mounted, before).await
             }
             Err(error) => {
                 let components = self.mounted.keys().copied();
@@ -147,14 +147,9 @@ impl ScenarioRun {
         self.context.directory.private_directory()
     }
 
-    /// The listen address of the local Azure.
-    pub const fn address(&self) -> SocketAddr {
-        self.emulator.address()
-    }
-
-    /// The CA certificate that clients of the local Azure must trust, in PEM.
-    pub fn ca_pem(&self) -> &str {
-        self.emulator.ca_pem()
+    /// The local Azure.
+    pub const fn local_azure(&self) -> &Emulator {
+        &self.emulator
     }
 
     /// Removes the volumes and stops the local Azure.

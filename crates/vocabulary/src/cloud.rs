@@ -173,11 +173,14 @@ impl Cloud {
         }
     }
 
-    /// `cloudName` of a SecretProviderClass; `None` for the public cloud, where it is omitted.
+    /// `cloudName` of a SecretProviderClass for any Key Vault provider; `None` for the public cloud, where
+    /// it is omitted, and for clouds that the upstream provider does not know: it refuses their names.
+    ///
+    /// Source: the table of `EnvironmentFromName` in go-autorest, which the upstream provider asks.
     pub const fn provider_name(self) -> Option<&'static str> {
         match self {
-            Self::Public => None,
-            other => Some(other.name()),
+            Self::Public | Self::Bleu => None,
+            Self::UsGovernment | Self::China | Self::German | Self::Stack => Some(self.name()),
         }
     }
 
@@ -249,6 +252,17 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(Cloud::parse_provider_name(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn provider_names_are_those_that_the_upstream_provider_knows() {
+        let names: Vec<_> = Cloud::ALL.into_iter().filter_map(Cloud::provider_name).collect();
+        let known =
+            ["AzureUSGovernmentCloud", "AzureChinaCloud", "AzureGermanCloud", "AzureStackCloud"];
+        assert_eq!(names, known);
+        for name in names {
+            assert_eq!(Cloud::parse_provider_name(name).unwrap().name(), name);
         }
     }
 

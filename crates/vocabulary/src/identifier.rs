@@ -127,9 +127,37 @@ text_identifier!(
     /// The unique infrastructure id of a hosted cluster.
     InfraId,
     "an infrastructure id",
-    "1 to 63 letters, digits, `.` and `-`, but neither `.` nor `..`",
-    |text| (1..=63).contains(&text.len()) && has_only_alphanumerics_and(text, ".-") && !is_dot_segment(text)
+    "1 to 253 letters, digits, `.` and `-`, but neither `.` nor `..`",
+    |text| (1..=253).contains(&text.len()) && has_only_alphanumerics_and(text, ".-") && !is_dot_segment(text)
 );
+
+impl InfraId {
+    /// Generates an id from the name of a cluster: at most 21 characters of the name, a dash and five
+    /// random characters, as HyperShift does. `random` chooses each character from the given number of
+    /// alternatives.
+    ///
+    /// Source: `infraid.New` of HyperShift.
+    pub fn generate(name: &str, mut random: impl FnMut(usize) -> usize) -> Self {
+        const MAX_BASE: usize = 21;
+        // The alphabet of Kubernetes' generated names, which avoids words.
+        const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut base = String::new();
+        for c in name.chars() {
+            let c = if c.is_ascii_alphanumeric() { c } else { '-' };
+            if c != '-' || !base.ends_with('-') {
+                base.push(c);
+            }
+        }
+        base.truncate(MAX_BASE);
+        let suffix = (0..5).map(|_| char::from(ALPHABET[random(ALPHABET.len()) % ALPHABET.len()]));
+        Self(format!("{}-{}", base.trim_end_matches('-'), suffix.collect::<String>()))
+    }
+}
+
+/// Returns the random UUID (version 4) with these random bits.
+pub fn random_uuid(bits: u128) -> String {
+    uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid().hyphenated().to_string()
+}
 
 /// The client id (application id) of an identity, a UUID in its hyphenated form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -201,6 +229,28 @@ mod tests {
         assert!("..".parse::<EntraTenantId>().is_err());
         assert!(".".parse::<InfraId>().is_err());
         assert!("contoso.onmicrosoft.com".parse::<EntraTenantId>().is_ok());
+    }
+
+    #[test]
+    fn infra_id_has_at_most_253_characters() {
+        assert!("a".repeat(253).parse::<InfraId>().is_ok());
+        assert!("a".repeat(254).parse::<InfraId>().is_err());
+    }
+
+    #[test]
+    fn generated_infra_id_has_the_beginning_of_the_name_and_a_suffix() {
+        let id = |name: &str| InfraId::generate(name, |_| 0).to_string();
+        assert_eq!(id("harbour"), "harbour-bbbbb");
+        assert_eq!(id("a--b"), "a-b-bbbbb");
+        assert_eq!(id("a.-b"), "a-b-bbbbb");
+        assert_eq!(id("a2345678901234567890-234"), "a2345678901234567890-bbbbb");
+        assert_eq!(id("a--2345678901234567890234"), "a-2345678901234567890-bbbbb");
+    }
+
+    #[test]
+    fn random_uuid_has_version_4() {
+        assert_eq!(random_uuid(0), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(random_uuid(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
     }
 
     #[test]

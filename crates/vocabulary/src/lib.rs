@@ -28,7 +28,7 @@ pub use go_duration::parse_go_duration;
 pub use hop::{Hop, HopOutcome};
 pub use identifier::{
     EntraClientId, EntraTenantId, InfraId, KeyVersion, ParseIdentifierError, SecretName,
-    SubscriptionId, VaultName,
+    SubscriptionId, VaultName, random_uuid,
 };
 pub use outcome_code::{OutcomeCode, OutcomeCodeDetails, RecoveryMode};
 pub use role::{RoleDefinitionId, RoleScope};

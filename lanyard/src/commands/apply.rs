@@ -10,14 +10,14 @@ use super::azure_resources::cluster_configuration::RawConfiguration;
 use super::azure_resources::cluster_target::{ClusterTarget, OutputPaths, recorded_cluster};
 use super::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
-use crate::output::CliOutputFormat;
+use crate::output::OutputArgs;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
-
   lanyard apply azure -f cluster.yaml --infra-output-file infra.yaml
-  lanyard apply azure -f cluster.yaml --state https://ACCOUNT.blob.core.windows.net/CONTAINER/harbour";
+  lanyard apply azure -f cluster.yaml \\
+    --state https://account.blob.core.windows.net/journals/harbour";
 
 /// Create and repair the Azure resources of a cluster
 ///
@@ -35,9 +35,8 @@ pub(crate) struct Args {
     /// Write the client ids of the created identities as JSON
     #[arg(long, value_name = "FILE")]
     iam_output_file: Option<PathBuf>,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -53,9 +52,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let context = args.run.journal_context(&account, &environment, &clock);
     if args.roll_back.roll_back {
         let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded.roll_back(&args.run, args.output, &clock).await;
+        return recorded.roll_back(&args.run, args.output.format, &clock).await;
     }
     let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: args.infra_output_file, iam: args.iam_output_file };
-    target.apply(&args.run, args.output, &outputs, &clock).await
+    target.apply(&args.run, args.output.format, &outputs, &clock).await
 }

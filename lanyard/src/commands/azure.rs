@@ -14,8 +14,11 @@ pub(crate) mod serve;
 mod session;
 pub(crate) mod settings;
 mod shell_exports;
+mod shell_syntax;
 pub(crate) mod snapshot;
 mod start_azure;
 mod test_credentials;
 
-pub(crate) use shell_exports::{ShellExports, TrustFiles};
+pub(crate) use session::ServeSession;
+pub(crate) use shell_syntax::quote_for_bash;
+pub(crate) use test_credentials::LocalTestCredentials;

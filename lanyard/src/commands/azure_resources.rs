@@ -171,7 +171,9 @@ pub(in crate::commands) async fn plan_and_apply(
         let subscription = &target.account.subscription;
         let names = check_names(arm, subscription, &checked.plan, &target.graph).await;
         checked.findings.extend(names.map_err(|error| preflight_error(&error))?);
-        output::print_stderr(report::plan_text(&checked).trim_end());
+        let line_width = output::stderr_width();
+        let text = report::plan_text(&checked, line_width);
+        output::print_stderr(&output::fit_lines(text.trim_end(), line_width));
         if !checked.is_applicable() {
             return Ok(None);
         }
@@ -192,8 +194,5 @@ pub(in crate::commands) fn print_report(
 ) -> Result<(), CommandError> {
     let headroom = target.account.arm.lowest_headroom();
     let summary = report::RunSummary::new(report, &target.graph, headroom);
-    output::print_stdout(&match format {
-        CliOutputFormat::Table => summary.to_text(),
-        format => output::serialize_document(&summary, format),
-    })
+    output::print_value(&summary, format, |_| summary.to_text())
 }

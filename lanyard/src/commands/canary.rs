@@ -28,12 +28,17 @@ use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
+const EXAMPLE: &str = "\
+Examples:
+  lanyard canary --component disk --credential-file /mnt/certs/harbour-disk --no-annotation";
+
 /// Continuously prove an identity in place of the component that uses it
 ///
 /// Finds the credential file as the component would, keeps a token, and makes one call that the component's
 /// role grants, at every interval and after each rotation. Reports the results as metrics and, on changes, in
 /// an annotation of its own pod. Runs until SIGTERM, regardless of the state of the identity.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The component whose identity is proven, by its field in the HostedCluster API, such as `disk`
     #[arg(long, value_name = "NAME")]

@@ -4,8 +4,6 @@ mod needed_actions;
 
 use std::collections::BTreeSet;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use lanyard_azure::{AssignedPrincipalType, CallerIdentity};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{RequiredAction, missing_actions};
@@ -15,12 +13,11 @@ use serde::Serialize;
 use self::needed_actions::needed_actions;
 use super::azure_account::{AccountArgs, AzureAccount};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
-
   lanyard check azure
   lanyard check azure --command 'create infra azure' --command 'create iam azure'
   lanyard check azure --scope /subscriptions/ID/resourceGroups/harbour --output json";
@@ -39,9 +36,8 @@ pub(crate) struct Args {
     /// Check only this command, as the table shows it; can be repeated [default: all commands]
     #[arg(long = "command", value_name = "COMMAND")]
     commands: Vec<String>,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
 }
@@ -99,10 +95,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         scope: scope.to_string(),
         commands: commands.collect(),
     };
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => report.to_text(),
-        format => output::serialize_document(&report, format),
-    })?;
+    output::print_value(&report, args.output.format, |line_width| report.to_text(line_width))?;
     Ok(if report.is_complete() { CommandExit::Success } else { CommandExit::Failed })
 }
 
@@ -151,10 +144,9 @@ impl PermissionReport {
         self.commands.iter().all(CommandPermissions::is_complete)
     }
 
-    fn to_text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(["COMMAND", "RESULT"]);
+    fn to_text(&self, line_width: Option<usize>) -> String {
+        let mut table =
+            TextTable::new(["COMMAND", "RESULT"].map(|header| (ColumnKind::Name, header)));
         for command in &self.commands {
             let missing = command.missing_actions.len() + command.missing_graph_permissions.len();
             let result = match missing {
@@ -163,7 +155,7 @@ impl PermissionReport {
             };
             table.add_row([command.command.clone(), result]);
         }
-        let mut lines = vec![table.trim_fmt()];
+        let mut lines = vec![table.render(line_width)];
         for command in self.commands.iter().filter(|it| !it.is_complete()) {
             lines.push(String::new());
             lines.push(format!("{} lacks at `{}`:", command.command, self.scope));

@@ -226,6 +226,7 @@ pub(in crate::commands) fn validate_hosted_cluster(cluster: &Value) -> Result<()
     let problems = match validate(&wire) {
         _ if problems.has_errors() => problems,
         Err(HostedClusterValidationError::Invalid(problems)) => problems,
+        Ok(validated) if validated.object_errors.has_errors() => validated.object_errors,
         Ok(validated) => {
             for lint in &validated.lints {
                 output::print_stderr(&problem_line(lint));

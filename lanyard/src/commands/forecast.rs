@@ -1,22 +1,25 @@
 //! `lanyard forecast`: when credentials expire, and until when a renewal can prevent it.
 
-mod input;
 mod table;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lanyard_api::HostedClusterIdentities;
 use lanyard_clock::SystemClock;
 use lanyard_desired::forecast::calendar::render_icalendar;
 use lanyard_desired::forecast::{TimelineEntry, renewal_timeline};
 
-use super::kubectl::{KubectlArgs, NO_IDENTITIES_FOUND, filter_by_name};
+use super::kubectl::{KubectlArgs, NO_IDENTITIES_FOUND};
 use super::rotation_timing::{RotationTimingArgs, parse_duration};
-use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output;
+use crate::exit::{CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat, OUTPUT_HEADING};
 use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+  lanyard forecast --all-namespaces --within 14d
+  lanyard forecast --input hostedclusteridentities.yaml --at 2026-12-24T18:00:00Z
+  lanyard forecast --all-namespaces -o ics > identities.ics";
 
 /// Show when each credential expires, and until when a renewal still helps
 ///
@@ -26,26 +29,16 @@ use crate::settings::ProcessEnvironment;
 ///
 /// A renewal is overdue when it should have been in use: a rotator that writes within --renewal-grace-period of
 /// `renew_after` is never reported, and a rotator that has stopped is reported while a write still helps.
+///
+/// Exits with 1 if a credential is overdue, too late or expired, expires --within the given time, or has an
+/// unknown expiry, and if there are no identities (both unless --ignore-unknown).
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes of this command: 0 when no action is needed; 1 when a credential is overdue, \
-too late or expired, expires --within the given time, or has an unknown expiry, or when there are no \
-identities (both unless --ignore-unknown); 2 invalid or empty input, or no cluster of that name; 3 the API server cannot be read."
-)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The HostedCluster [default: all]
     name: Option<String>,
     #[command(flatten)]
     kubectl: KubectlArgs,
-    /// Read HostedClusterIdentities from a file as kubectl prints them (YAML or JSON, a list or documents)
-    /// instead of from an API server; `-` reads standard input
-    #[arg(
-        long,
-        short = 'f',
-        value_name = "FILE",
-        conflicts_with_all = ["kubeconfig", "context", "namespace", "all_namespaces"]
-    )]
-    input: Option<PathBuf>,
     /// Exit with 1 if a credential expires within this time, such as `14d`, `36h` or `1w 2d`
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     within: Option<Duration>,
@@ -57,15 +50,22 @@ pub(crate) struct Args {
     at: Option<Timestamp>,
     #[command(flatten)]
     rotation_timing: RotationTimingArgs,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+    /// The format of the output
+    #[arg(
+        long,
+        short,
+        value_enum,
+        default_value = "table",
+        value_name = "FORMAT",
+        help_heading = OUTPUT_HEADING
+    )]
     output: ForecastFormat,
 }
 
 /// The output format of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ForecastFormat {
-    /// A timeline for people
+    /// A table for people
     Table,
     /// One JSON document
     Json,
@@ -76,36 +76,41 @@ enum ForecastFormat {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let clusters = load_identities(&args, &environment).await?;
+    let clusters = args.kubectl.fetch_identities(&environment, args.name.as_deref()).await?;
     let now = args.at.unwrap_or_else(|| SystemClock::shared().now());
     let entries = renewal_timeline(&clusters, &args.rotation_timing.forecast_policy(), now);
     if entries.is_empty() {
         output::print_stderr(NO_IDENTITIES_FOUND);
     }
+    let ending = entries_that_end(&entries, args.within);
     match args.output {
         ForecastFormat::Table if entries.is_empty() => {}
-        ForecastFormat::Table => output::print_stdout(&table::render(&entries, now))?,
-        ForecastFormat::Json => output::print_stdout(&output::serialize_document(
-            &entries,
-            output::CliOutputFormat::Json,
-        ))?,
-        ForecastFormat::Yaml => output::print_stdout(&output::serialize_document(
-            &entries,
-            output::CliOutputFormat::Yaml,
-        ))?,
-        ForecastFormat::Ics => output::print_stdout(&render_icalendar(&entries, now))?,
+        ForecastFormat::Table => {
+            let text = table::render(&entries, &ending, now, output::stdout_width());
+            output::print_text(&text)?;
+        }
+        ForecastFormat::Json | ForecastFormat::Yaml | ForecastFormat::Ics => {
+            let text = match args.output {
+                ForecastFormat::Ics => render_icalendar(&entries, now),
+                ForecastFormat::Yaml => output::serialize_document(&entries, CliOutputFormat::Yaml),
+                _ => output::serialize_document(&entries, CliOutputFormat::Json),
+            };
+            output::print_stdout(&text)?;
+            for entry in &ending {
+                output::print_stderr(&table::ending_line(entry));
+            }
+        }
     }
     Ok(forecast_exit(&entries, args.within, args.ignore_unknown))
 }
 
-async fn load_identities(
-    args: &Args,
-    environment: &ProcessEnvironment,
-) -> Result<Vec<HostedClusterIdentities>, CommandError> {
-    let Some(path) = &args.input else {
-        return args.kubectl.fetch_identities(environment, args.name.as_deref()).await;
+/// The credentials that need no action, but expire within the time of `--within`.
+fn entries_that_end(entries: &[TimelineEntry], within: Option<Duration>) -> Vec<&TimelineEntry> {
+    let Some(within) = within else { return Vec::new() };
+    let ends = |entry: &&TimelineEntry| {
+        !entry.forecast.verdict.requires_action() && entry.ends_within(within)
     };
-    filter_by_name(input::load_file(path)?, args.name.as_deref())
+    entries.iter().filter(ends).collect()
 }
 
 fn forecast_exit(

@@ -3,9 +3,10 @@
 use std::io::Read;
 use std::path::Path;
 
-use lanyard_api::HostedCluster;
+#[cfg(feature = "emulator")]
+use lanyard_desired::ValidatedHostedCluster;
 use lanyard_desired::{
-    ParseHostedClusterError, ValidatedHostedCluster, ValidationProblems, parse_hosted_cluster,
+    ParseHostedClusterError, ParsedHostedCluster, ValidationProblems, parse_hosted_cluster,
 };
 
 use super::problem_text::{problem_line, problem_lines};
@@ -16,27 +17,39 @@ use crate::output;
 const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
 
 /// Loads and validates the HostedCluster in `file`; `-` reads standard input, `None` returns the example.
-/// Prints lints to standard error.
+/// Prints lints to standard error. Fails for a value that cannot be used, even if only single objects need it.
 #[cfg(feature = "emulator")]
 pub(crate) fn load(file: Option<&Path>) -> Result<ValidatedHostedCluster, CommandError> {
-    Ok(load_with_wire(file)?.1)
+    let (name, text) = read_input(file)?;
+    let parsed = parse(&name, &text)?;
+    if parsed.object_errors.is_empty() {
+        Ok(parsed.hosted_cluster)
+    } else {
+        Err(invalid_hosted_cluster(&name, &parsed.object_errors))
+    }
 }
 
-/// Loads the HostedCluster in its original and its validated form. The original keeps unknown fields.
-pub(crate) fn load_with_wire(
-    file: Option<&Path>,
-) -> Result<(HostedCluster, ValidatedHostedCluster), CommandError> {
+/// Loads the HostedCluster with its original, which keeps unknown fields, and with the errors because of
+/// which single objects cannot be rendered. Prints lints and these errors to standard error.
+pub(crate) fn load_parsed(file: Option<&Path>) -> Result<ParsedHostedCluster, CommandError> {
     let (name, text) = read_input(file)?;
-    match parse_hosted_cluster(&text) {
+    let parsed = parse(&name, &text)?;
+    for error in &parsed.object_errors {
+        output::print_stderr(&problem_line(error));
+    }
+    Ok(parsed)
+}
+
+fn parse(name: &str, text: &str) -> Result<ParsedHostedCluster, CommandError> {
+    match parse_hosted_cluster(text) {
         Ok(parsed) => {
             for lint in &parsed.lints {
                 output::print_stderr(&problem_line(lint));
             }
-            Ok((parsed.wire, parsed.hosted_cluster))
+            Ok(parsed)
         }
         Err(ParseHostedClusterError::Invalid(problems)) => {
-            Err(CommandError::invalid_input(problem_message(&name, &problems))
-                .with_hint("correct every field above; `lint` lines do not stop the work"))
+            Err(invalid_hosted_cluster(name, &problems))
         }
         Err(error) => {
             let refused =
@@ -68,8 +81,12 @@ fn read_input(file: Option<&Path>) -> Result<(String, String), CommandError> {
     Ok((name, text))
 }
 
-fn problem_message(name: &str, problems: &ValidationProblems) -> String {
-    format!("{name} is not a HostedCluster that can be used\n\n{}", problem_lines(problems))
+fn invalid_hosted_cluster(name: &str, problems: &ValidationProblems) -> CommandError {
+    let problems = problem_lines(problems);
+    CommandError::invalid_input(format!(
+        "{name} is not a HostedCluster that can be used\n\n{problems}"
+    ))
+    .with_hint("correct every field above; `lint` lines do not stop the work")
 }
 
 #[cfg(test)]
@@ -86,7 +103,17 @@ mod tests {
         assert!(lints.iter().any(|it| it.contains("`7` is not quoted")), "{lints:?}");
         let mut file = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut file, quoted.as_bytes()).unwrap();
-        let (wire, cluster) = load_with_wire(Some(file.path())).unwrap();
-        assert_eq!((wire, cluster), (parsed.wire, parsed.hosted_cluster));
+        assert_eq!(load_parsed(Some(file.path())).unwrap(), parsed);
+    }
+
+    #[cfg(feature = "emulator")]
+    #[test]
+    fn unusable_value_of_single_objects_is_an_error_of_the_local_azure_only() {
+        let unusable = EXAMPLE.replace("health-probe-mode: shared", "health-probe-mode: Shared");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, unusable.as_bytes()).unwrap();
+        assert!(load_parsed(Some(file.path())).unwrap().object_errors.has_errors());
+        let error = load(Some(file.path())).unwrap_err().to_string();
+        assert!(error.contains("invalid value for annotation"), "{error}");
     }
 }

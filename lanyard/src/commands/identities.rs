@@ -11,8 +11,14 @@ use serde::Serialize;
 
 use super::kubectl::{KubectlArgs, NO_IDENTITIES_FOUND};
 use crate::exit::{CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+  lanyard identities --all-namespaces
+  lanyard identities harbour --namespace clusters -o json
+  lanyard identities --input hostedclusteridentities.yaml";
 
 /// Show the status of every identity of every hosted cluster
 ///
@@ -23,14 +29,14 @@ use crate::settings::ProcessEnvironment;
 ///
 /// As a kubectl plugin, under the name kubectl-lanyard: `kubectl lanyard identities -A`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The HostedCluster [default: all]
     name: Option<String>,
     #[command(flatten)]
     kubectl: KubectlArgs,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// One identity of one hosted cluster.
@@ -49,11 +55,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if rows.is_empty() {
         output::print_stderr(NO_IDENTITIES_FOUND);
     }
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table if rows.is_empty() => return Ok(CommandExit::Failed),
-        CliOutputFormat::Table => table::render(&rows),
-        format => output::serialize_document(&rows, format),
-    })?;
+    if rows.is_empty() && args.output.format == CliOutputFormat::Table {
+        return Ok(CommandExit::Failed);
+    }
+    output::print_value(&rows, args.output.format, |line_width| table::render(&rows, line_width))?;
     // An empty list proves nothing, so it does not count as success.
     let is_good = !rows.is_empty() && rows.iter().all(|row| row.identity.ready == "True");
     Ok(if is_good { CommandExit::Success } else { CommandExit::Failed })

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use lanyard_clock::SystemClock;
 use lanyard_infra::{ImportResult, ImportedResource, find_earlier_names, import_resources};
 
@@ -13,12 +11,11 @@ use super::azure_resources::cluster_target::ClusterTarget;
 use super::azure_resources::read_live;
 use super::azure_resources::target_journal::{JournalContext, LockArgs, StateArgs, journal_error};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard import azure -f cluster.yaml";
 
 /// Adopt the Azure resources that another tool created for a cluster
@@ -32,9 +29,8 @@ pub(crate) struct Args {
     /// The configuration file of the cluster, see `lanyard plan azure --help`
     #[arg(long, short = 'f', value_name = "FILE")]
     filename: PathBuf,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -73,17 +69,20 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             .map_err(|error| journal_error(&error))
     });
     let imported = imported.await?;
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => import_text(&imported),
-        format => output::serialize_document(&imported, format),
+    output::print_value(&imported, args.output.format, |line_width| {
+        import_text(&imported, line_width)
     })?;
     Ok(CommandExit::Success)
 }
 
-fn import_text(imported: &[ImportedResource]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(["RESULT", "RESOURCE", "DIFFERENCES", "GROUP", "NAME"]);
+fn import_text(imported: &[ImportedResource], line_width: Option<usize>) -> String {
+    let mut table = TextTable::new([
+        (ColumnKind::Name, "RESULT"),
+        (ColumnKind::Identifier, "RESOURCE"),
+        (ColumnKind::Number, "DIFFERENCES"),
+        (ColumnKind::Identifier, "GROUP"),
+        (ColumnKind::Identifier, "NAME"),
+    ]);
     for resource in imported {
         table.add_row([
             result_word(resource.result),
@@ -96,7 +95,7 @@ fn import_text(imported: &[ImportedResource]) -> String {
     let count = |result: ImportResult| imported.iter().filter(|it| it.result == result).count();
     format!(
         "{}\n\n{} imported, {} recorded before, {} of the user, {} missing",
-        table.trim_fmt(),
+        table.render(line_width),
         count(ImportResult::Imported),
         count(ImportResult::Recorded),
         count(ImportResult::Existing),

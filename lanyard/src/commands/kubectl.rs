@@ -10,7 +10,7 @@ use lanyard_kubernetes::{
     ApiAccess, ApiError, ApiRetryPolicy, KubectlAccess, KubectlContext, KubernetesApi, UserAgent,
 };
 
-use super::cluster_access;
+use super::{cluster_access, kubectl_input};
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
@@ -36,18 +36,40 @@ pub(crate) struct KubectlArgs {
     /// The namespace of the HostedClusters [default: that of the context]
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// All namespaces
-    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    /// All namespaces, also with --namespace
+    #[arg(long, short = 'A')]
     all_namespaces: bool,
+    /// Read HostedClusterIdentities from a file as kubectl prints them (YAML or JSON, a list or documents)
+    /// instead of from an API server; `-` reads standard input
+    #[arg(
+        long,
+        short = 'f',
+        value_name = "FILE",
+        conflicts_with_all = ["kubeconfig", "context", "namespace", "all_namespaces"]
+    )]
+    input: Option<PathBuf>,
 }
 
 impl KubectlArgs {
-    /// Lists the HostedClusterIdentities of all hosted clusters, or of those named `name`, sorted by
-    /// namespace and name.
+    /// The HostedClusterIdentities of all hosted clusters, or of those named `name`, sorted by namespace and
+    /// name.
     pub(crate) async fn fetch_identities(
         &self,
         environment: &ProcessEnvironment,
         name: Option<&str>,
+    ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
+        let mut found = match &self.input {
+            Some(file) => kubectl_input::load_identities(file)?,
+            None => self.list_identities(environment).await?,
+        };
+        found = filter_by_name(found, name)?;
+        found.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
+        Ok(found)
+    }
+
+    async fn list_identities(
+        &self,
+        environment: &ProcessEnvironment,
     ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
         let (api, context) = self.server.connect(environment).await?;
         let client = api.client().clone();
@@ -56,11 +78,7 @@ impl KubectlArgs {
             Some(chosen) => Api::namespaced(client, chosen),
             None => Api::namespaced(client, &context.namespace),
         };
-        let mut everything =
-            list_identities(&api, &identities).await.map_err(|error| list_error(&error))?;
-        everything = filter_by_name(everything, name)?;
-        everything.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
-        Ok(everything)
+        list_identities(&api, &identities).await.map_err(|error| list_error(&error))
     }
 }
 
@@ -108,7 +126,7 @@ pub(super) const NO_IDENTITIES_FOUND: &str = "no identities found: no HostedClus
 
 /// Keeps the objects named `name`, or all if `name` is `None`. An unknown name is an error, because an empty
 /// result could be mistaken for a healthy cluster.
-pub(crate) fn filter_by_name(
+fn filter_by_name(
     mut found: Vec<HostedClusterIdentities>,
     name: Option<&str>,
 ) -> Result<Vec<HostedClusterIdentities>, CommandError> {

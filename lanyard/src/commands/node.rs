@@ -21,12 +21,18 @@ use self::policy::PolicyCommand;
 use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
+const EXAMPLE: &str = "\
+Examples:
+  lanyard node --nodeid worker-1 --metrics-addr :8080
+  lanyard node --nodeid worker-1 --classes classes.yaml";
+
 /// Mount Key Vault content into the pods of this node
 ///
 /// One process replaces the Secrets Store CSI driver, the Azure Key Vault provider, the registrar and the
 /// liveness probe, with the same driver name, sockets, classes and flags. Runs until SIGTERM; mounted volumes
 /// stay.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(flatten)]

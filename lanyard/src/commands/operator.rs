@@ -10,6 +10,11 @@ use self::flags::OperatorArgs;
 use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
+const EXAMPLE: &str = "\
+Examples:
+  lanyard operator --vault-reader 7f1c6b0e-52d9-4a38-8e4f-b60d93a1c275
+  lanyard operator --dry-run --exit-code --kubeconfig kubeconfig.yaml";
+
 /// Deliver the identities of hosted clusters to their components, and report the status of each
 ///
 /// Watches HostedClusters on managed Azure and reconciles the namespace of each control plane, its
@@ -17,6 +22,7 @@ use crate::settings::ProcessEnvironment;
 /// HostedClusterIdentities, conditions, metrics and events. The operator has no Azure identity. Runs until
 /// SIGTERM.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     #[command(flatten)]
     run: Box<OperatorArgs>,

@@ -12,7 +12,7 @@ use super::azure_resources::make_plan;
 use super::azure_resources::report::{PlanDocument, plan_text};
 use super::azure_resources::target_journal::{JournalContext, StateArgs};
 use crate::exit::{CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
@@ -31,8 +31,7 @@ The configuration file:
 
 The how-to page `Create the infrastructure of a cluster` lists all fields with their flags.
 
-Example:
-
+Examples:
   lanyard plan azure -f cluster.yaml --exit-code";
 
 /// Show how the live Azure resources of a cluster differ from its configuration
@@ -51,9 +50,8 @@ pub(crate) struct Args {
     /// Do not report missing permissions, for an identity that may only read
     #[arg(long)]
     ignore_missing_permissions: bool,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -76,9 +74,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if args.ignore_missing_permissions {
         checked.findings.retain(|finding| finding.check != PERMISSIONS_CHECK);
     }
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => plan_text(&checked),
-        format => output::serialize_document(&PlanDocument::new(&checked), format),
+    output::print_value(&PlanDocument::new(&checked), args.output.format, |line_width| {
+        plan_text(&checked, line_width)
     })?;
     let has_changes = checked.plan.writes().next().is_some();
     if !checked.is_applicable() || (args.exit_code && has_changes) {

@@ -5,10 +5,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use lanyard_api::HostedCluster;
-use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
+use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
+use lanyard_desired::hosted_cluster::key_rotation::lint_private_rotation;
+use lanyard_desired::objects::{
+    ControlPlaneOwner, OperatorMode, VolumeRefresh, unrendered_objects,
+};
 use lanyard_desired::{
-    DesiredObjectInputs, RenderContext, RenderedFile, WorkloadTemplates, desired_objects,
-    desired_state, render_deployment_patches, render_objects,
+    DesiredObjectInputs, ParsedHostedCluster, RenderContext, RenderedFile, WorkloadTemplates,
+    desired_objects, desired_state, render_deployment_patches, render_objects,
 };
 use lanyard_vocabulary::EntraClientId;
 
@@ -19,13 +23,20 @@ use super::workloads::WorkloadArgs;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 
+const EXAMPLE: &str = "\
+Examples:
+  lanyard render -f hostedcluster.yaml --output-dir objects
+  lanyard render --vault-reader 7f1c6b0e-52d9-4a38-8e4f-b60d93a1c275 | kubectl diff -f -";
+
 /// Print the objects that a HostedCluster needs
 ///
 /// The namespace of the control plane, the HostedControlPlane, nine SecretProviderClasses, the cloud
-/// configurations, the configuration of the network controller, the encryption keys, the
+/// configurations, the configuration of the network controller, the encryption keys, the AzureCluster with its
 /// AzureClusterIdentity, and a Deployment for each component: the objects that `lanyard operator` writes. The
-/// output depends only on the HostedCluster and the flags, so it can be reviewed and compared.
+/// output depends only on the HostedCluster and the flags, so it can be reviewed and compared. An object that
+/// cannot be rendered is named and left out, and the command ends with 1.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The HostedCluster; `-` reads standard input [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
@@ -55,7 +66,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> CommandResult {
-    let (wire, cluster) = hosted_cluster::load_with_wire(args.file.as_deref())?;
+    let ParsedHostedCluster { wire, hosted_cluster: cluster, object_errors, .. } =
+        hosted_cluster::load_parsed(args.file.as_deref())?;
     if args.vault_reader.is_none() {
         output::print_stderr(
             "lint: no --vault-reader: the classes name no identity, so the node's own is used",
@@ -73,10 +85,18 @@ pub(crate) fn run(args: &Args) -> CommandResult {
         render_deployment_patches(&desired_state(&cluster, &names))
     } else {
         let templates = args.workloads.load_templates()?;
-        for lint in &templates.lint_vault_reader(args.vault_reader) {
-            output::print_stderr(&problem_line(lint));
+        let lints = templates.lint_vault_reader(args.vault_reader).into_iter();
+        let encryption = cluster.encryption.as_ref();
+        let lints = lints.chain(encryption.and_then(|_| templates.lint_encryption_flags()));
+        let route = args.private_router.and_then(|_| lint_private_rotation(&cluster, &wire));
+        for lint in lints.chain(route) {
+            output::print_stderr(&problem_line(&lint));
         }
-        render_objects(&desired_objects(&cluster, &render_inputs(args, &wire, &templates)))
+        let inputs = render_inputs(args, &wire, &templates);
+        for key in unrendered_objects(&cluster, &inputs) {
+            output::print_stderr(&format!("error: {key} cannot be rendered"));
+        }
+        render_objects(&desired_objects(&cluster, &inputs))
     };
     let files = files.map_err(|error| {
         CommandError::invalid_input("an object cannot be written as YAML").with_cause(&error)
@@ -91,7 +111,9 @@ pub(crate) fn run(args: &Args) -> CommandResult {
             output::print_stderr(&format!("{} files in {}", files.len(), directory.display()));
         }
     }
-    Ok(CommandExit::Success)
+    // The rendering is incomplete.
+    let is_complete = args.patches || object_errors.is_empty();
+    Ok(if is_complete { CommandExit::Success } else { CommandExit::Failed })
 }
 
 fn render_inputs<'a>(
@@ -110,6 +132,8 @@ fn render_inputs<'a>(
         templates,
         refresh: if args.rotation.0 { VolumeRefresh::Polled } else { VolumeRefresh::AtMount },
         private_router: args.private_router,
+        control_plane_endpoint: None,
+        kms_api_version: KmsApiVersion::default(),
     }
 }
 

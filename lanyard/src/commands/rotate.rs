@@ -90,11 +90,10 @@ impl Rotation<'_> {
         })
         .await;
         let service_principals = run.rows(|it| Some(it));
-        let text = match self.output {
-            CliOutputFormat::Table => rows_text(&service_principals),
-            format => output::serialize_document(&RotationDocument { service_principals }, format),
-        };
-        output::print_stdout(&text)?;
+        let document = RotationDocument { service_principals };
+        output::print_value(&document, self.output, |line_width| {
+            rows_text(&document.service_principals, line_width)
+        })?;
         Ok(run.exit())
     }
 }

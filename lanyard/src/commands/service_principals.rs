@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use futures::future::join_all;
 use lanyard_azure::{ArmClient, PropagationWait};
 use lanyard_clock::SharedClock;
@@ -19,7 +17,7 @@ use serde::Serialize;
 use super::azure_account::AzureAccount;
 use super::rotation_timing::parse_duration;
 use crate::exit::{CommandError, CommandExit};
-use crate::output;
+use crate::output::{self, ColumnKind, TextTable};
 
 /// The flags that name an environment.
 #[derive(Debug, Clone, clap::Args)]
@@ -199,10 +197,14 @@ impl<T> EnvironmentRun<T> {
 }
 
 /// The rows for people: a table, and below it the errors.
-pub(in crate::commands) fn rows_text(rows: &[ServicePrincipalRow]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(["COMPONENT", "NAME", "CLIENT ID", "RENEW AFTER", "RESULT"]);
+pub(in crate::commands) fn rows_text(
+    rows: &[ServicePrincipalRow],
+    line_width: Option<usize>,
+) -> String {
+    let mut table = TextTable::new(
+        ["COMPONENT", "NAME", "CLIENT ID", "RENEW AFTER", "RESULT"]
+            .map(|header| (ColumnKind::Name, header)),
+    );
     for row in rows {
         let result = match (&row.error, row.changes.is_empty()) {
             (Some(_), _) => "failed",
@@ -213,7 +215,7 @@ pub(in crate::commands) fn rows_text(rows: &[ServicePrincipalRow]) -> String {
         let renew_after = row.renew_after.as_deref().unwrap_or("-");
         table.add_row([row.component.name(), &row.name, client_id, renew_after, result]);
     }
-    let mut lines = vec![table.trim_fmt()];
+    let mut lines = vec![table.render(line_width)];
     for row in rows {
         lines.extend(row.error.iter().map(|error| format!("{}: {error}", row.name)));
         lines.extend(row.hint.iter().map(|hint| format!("  hint: {hint}")));

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use lanyard_azure::{ArmBody as _, ArmRequest, RoleAssignmentBody};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{OrphanedAssignment, find_orphaned_assignments};
@@ -13,12 +11,11 @@ use serde::Serialize;
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::rotation_timing::parse_duration;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
-
   lanyard sweep azure
   lanyard sweep azure --scope /subscriptions/ID/resourceGroups/harbour --delete";
 
@@ -39,9 +36,8 @@ pub(crate) struct Args {
     /// Ignore role assignments that are younger, because their principals may not be known everywhere yet
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = parse_duration)]
     min_age: Duration,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
 }
@@ -88,22 +84,24 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         role_assignments.push(swept);
     }
     let report = SweepReport { role_assignments };
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => report.to_text(args.delete),
-        format => output::serialize_document(&report, format),
+    output::print_value(&report, args.output.format, |line_width| {
+        report.to_text(args.delete, line_width)
     })?;
     let failed = report.role_assignments.iter().any(|it| it.error.is_some());
     Ok(if failed { CommandExit::Failed } else { CommandExit::Success })
 }
 
 impl SweepReport {
-    fn to_text(&self, deletes: bool) -> String {
+    fn to_text(&self, deletes: bool, line_width: Option<usize>) -> String {
         if self.role_assignments.is_empty() {
             return "Every role assignment has a principal.".to_owned();
         }
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(["RESULT", "PRINCIPAL", "NAME", "SCOPE"]);
+        let mut table = TextTable::new([
+            (ColumnKind::Name, "RESULT"),
+            (ColumnKind::Name, "PRINCIPAL"),
+            (ColumnKind::Identifier, "NAME"),
+            (ColumnKind::Identifier, "SCOPE"),
+        ]);
         for swept in &self.role_assignments {
             let result = match (swept.deleted, &swept.error) {
                 (true, _) => "deleted",
@@ -113,7 +111,7 @@ impl SweepReport {
             let OrphanedAssignment { id, principal, scope, .. } = &swept.assignment;
             table.add_row([result, &principal.to_string(), id.name(), scope]);
         }
-        let mut lines = vec![table.trim_fmt()];
+        let mut lines = vec![table.render(line_width)];
         lines.extend(self.role_assignments.iter().filter_map(|it| it.error.clone()));
         if !deletes {
             lines.push("\nRun the command with --delete to remove them.".to_owned());

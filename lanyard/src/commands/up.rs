@@ -9,12 +9,18 @@ use lanyard_clock::SystemClock;
 use lanyard_up::{ComponentFault, Options, ScenarioRun, ScenarioRunError};
 use lanyard_vocabulary::EntraClientId;
 
-use super::azure::{ShellExports, TrustFiles};
+use super::azure::{LocalTestCredentials, ServeSession, quote_for_bash};
 use super::hosted_cluster;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
+
+const EXAMPLE: &str = "\
+Examples:
+  lanyard up
+  lanyard up --once --rotate
+  lanyard up --once --break vault-role:disk -o json";
 
 /// Run the identity flow on this machine, with a local Azure
 ///
@@ -22,6 +28,7 @@ use crate::signals::TerminationSignals;
 /// result of each hop: rendered objects, vault reads with one shared identity, mounted files, certificates,
 /// Entra tokens, one call that the component's role grants and one that Azure must refuse.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The HostedCluster to run [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
@@ -49,9 +56,8 @@ pub(crate) struct Args {
     /// The managed identity that reads the vault [default: one of the local Azure]
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     vault_reader: Option<EntraClientId>,
-    /// The output format of the report
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Runs the components, and keeps running until a signal unless `--once` is given.
@@ -109,13 +115,11 @@ async fn print_report(
     signals: &mut TerminationSignals,
 ) -> CommandResult {
     let report = scenario.report();
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => {
-            table::render_report(&report, output::stdout_is_terminal() && !environment.no_color)
-        }
-        format => output::serialize_document(&report, format),
+    let colour = output::uses_colour(&std::io::stdout());
+    output::print_value(&report, args.output.format, |line_width| {
+        table::render_report(&report, colour, line_width)
     })?;
-    if args.output != CliOutputFormat::Table {
+    if args.output.format != CliOutputFormat::Table {
         // JSON and YAML reports do not contain the failures.
         for rotated in &report.rotation {
             if let Some(failure) = &rotated.failure {
@@ -139,11 +143,16 @@ async fn serve_until_signal(
     environment: &ProcessEnvironment,
     signals: &mut TerminationSignals,
 ) -> Result<(), CommandError> {
-    let files = TrustFiles::write(scenario.private_directory(), scenario.ca_pem(), environment)?;
+    let directory = scenario.private_directory();
+    let azure = scenario.local_azure();
+    ServeSession::write_descriptor(directory, azure.address(), None, azure.ca_pem(), environment)?;
+    let credentials = LocalTestCredentials::of_emulator(azure, false);
+    LocalTestCredentials::write(credentials.as_ref(), directory)?;
     output::print_stderr(&format!(
-        "\nThe local Azure and the volumes in {} stay up until Ctrl-C. In another shell:\n\n{}",
+        "\nThe local Azure and the volumes in {} stay up until Ctrl-C. In another shell:\n\n  \
+         eval \"$(lanyard azure env --state {})\"\n",
         scenario.volumes_directory().display(),
-        ShellExports::new(scenario.address(), &files).to_shell(),
+        quote_for_bash(&directory.display().to_string()),
     ));
     tokio::select! {
         _ = signals.wait() => {}

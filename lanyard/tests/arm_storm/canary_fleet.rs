@@ -143,6 +143,7 @@ impl TestCanaryFleet {
             },
             renewal_policy: &RenewalPolicy::default(),
             lints: &ValidationProblems::default(),
+            data_encryption: None,
             is_deleting: false,
             drift_findings: &[],
             previous_status: previous,
@@ -223,8 +224,8 @@ fn canary_settings(
     };
     let network = || {
         ProbeSettings::Network(NetworkProbeTarget {
-            vnet: cluster.azure.vnet.clone(),
-            security_group: cluster.azure.security_group.clone(),
+            vnet: cluster.azure.vnet.clone().unwrap(),
+            security_group: cluster.azure.security_group.clone().unwrap(),
             resource_group: cluster.managed_resource_group(),
         })
     };

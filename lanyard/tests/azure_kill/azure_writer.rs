@@ -57,7 +57,7 @@ pub(crate) struct AzureWriter {
 impl AzureWriter {
     /// Signs in, and assigns the roles of the data planes.
     pub(crate) async fn sign_in(process: &AzureServeProcess) -> Self {
-        let authority = std::fs::read(process.session_text("ca_file")).unwrap();
+        let authority = std::fs::read(process.session_text("caFile")).unwrap();
         let authority = reqwest::Certificate::from_pem(&authority).unwrap();
         let proxy = reqwest::Proxy::https(process.session_text("proxy")).unwrap();
         let client =

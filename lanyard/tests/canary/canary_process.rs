@@ -75,7 +75,7 @@ impl TestCanaryProcess {
         }
         let log = scratch.join(format!("{component}.log"));
         let child = command
-            .envs(&up.exports)
+            .envs(up.exports())
             .env("LANYARD_LOG", "trace")
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())

@@ -58,7 +58,7 @@ impl InfraWorkspace {
         let flags = ["--login=service-principal", "--file", seed.to_str().unwrap()];
         let process = AzureServeProcess::start_with(lanyard(), state.path(), &flags);
         std::fs::write(files.path().join("cluster.yaml"), CLUSTER).unwrap();
-        let authority = std::fs::read(process.session_text("ca_file")).unwrap();
+        let authority = std::fs::read(process.session_text("caFile")).unwrap();
         let azure = reqwest::Client::builder()
             .proxy(reqwest::Proxy::all(process.session_text("proxy")).unwrap())
             .tls_certs_only([reqwest::Certificate::from_pem(&authority).unwrap()])
@@ -75,6 +75,13 @@ impl InfraWorkspace {
         command.args(arguments.iter().map(AsRef::as_ref)).current_dir(self.files.path());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("XDG_STATE_HOME", self.files.path().join("state"));
+        command
+    }
+
+    /// A command without a terminal.
+    pub(crate) fn piped_command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::null()).env_remove("COLUMNS").env_remove("NO_COLOR");
         command
     }
 

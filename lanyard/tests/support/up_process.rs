@@ -1,9 +1,10 @@
 //! A `lanyard up` process that keeps running, for tests that inspect it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde_json::Value;
@@ -13,7 +14,9 @@ pub(crate) struct UpProcess {
     pub(crate) child: Child,
     stderr: BufReader<ChildStderr>,
     pub(crate) report: Value,
-    pub(crate) exports: BTreeMap<String, String>,
+    /// The directory that the printed `lanyard azure env` names.
+    pub(crate) state: PathBuf,
+    exports: OnceCell<BTreeMap<String, String>>,
 }
 
 impl UpProcess {
@@ -43,24 +46,30 @@ impl UpProcess {
             }
         }
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut exports = BTreeMap::new();
-        loop {
+        let state = loop {
             let mut line = String::new();
-            assert_ne!(
-                stderr.read_line(&mut line).unwrap(),
-                0,
-                "the process ended before it printed its exports"
-            );
-            if line.starts_with("unset ") {
-                break;
+            let length = stderr.read_line(&mut line).unwrap();
+            assert_ne!(length, 0, "the process ended before it printed `lanyard azure env`");
+            let rest = line.trim().strip_prefix("eval \"$(lanyard azure env --state '");
+            if let Some(directory) = rest.and_then(|rest| rest.strip_suffix("')\"")) {
+                break PathBuf::from(directory);
             }
-            if let Some((name, value)) =
-                line.strip_prefix("export ").and_then(|rest| rest.split_once('='))
-            {
-                exports.insert(name.to_owned(), value.trim_end().trim_matches('\'').to_owned());
-            }
-        }
-        Self { child, stderr, report: serde_json::from_str(&document).unwrap(), exports }
+        };
+        let report = serde_json::from_str(&document).unwrap();
+        Self { child, stderr, report, state, exports: OnceCell::new() }
+    }
+
+    /// The variables of the printed `lanyard azure env`.
+    pub(crate) fn exports(&self) -> &BTreeMap<String, String> {
+        self.exports.get_or_init(|| {
+            let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+                .args(["azure", "env", "--output", "json", "--state"])
+                .arg(&self.state)
+                .output()
+                .unwrap();
+            let variables: Value = serde_json::from_slice(&output.stdout).unwrap();
+            serde_json::from_value(variables["set"].clone()).unwrap()
+        })
     }
 
     /// Sends a GET request to the control API.
@@ -72,7 +81,7 @@ impl UpProcess {
 
     /// Sends a request to the control API, and returns the status and the body of the response.
     pub(crate) fn control_request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let control = self.exports["LANYARD_AZURE_CONTROL"].trim_start_matches("http://");
+        let control = self.exports()["LANYARD_AZURE_CONTROL"].trim_start_matches("http://");
         let (address, base) = control.split_once('/').unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         let head = format!(

@@ -120,6 +120,7 @@ const LANYARD_COMMANDS: &[&str] = &[
     "canary",
     "ccoctl",
     "check",
+    "completions",
     "create",
     "credential",
     "destroy",
@@ -127,6 +128,7 @@ const LANYARD_COMMANDS: &[&str] = &[
     "identities",
     "import",
     "kms",
+    "man",
     "node",
     "operator",
     "plan",
@@ -134,6 +136,7 @@ const LANYARD_COMMANDS: &[&str] = &[
     "render",
     "rotate",
     "sweep",
+    "version",
 ];
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{
     PreparedSuite, SuiteArgs, SuiteSetupError, control_plane_options, load_definitions, load_text,
     load_yaml,
 };
-use crate::api_server::{install_definitions, user_client};
+use crate::api_server::{ApiServerError, install_definitions, user_client};
 use crate::suites::operator::bench::{self, ControlPlaneInputs, OperatorBenchmarkScale};
 use crate::suites::operator::rendered_chart::RenderedOperatorChart;
 use crate::suites::operator::{self, OPERATOR_USER, OperatorSuiteFixture};
@@ -32,7 +32,11 @@ pub(super) fn prepare_operator_suite(
         identity_only: load_objects(&rendered.join("with-hypershift.golden.yaml"))?,
         all_features: load_objects(&rendered.join("everything.golden.yaml"))?,
     });
-    let (plane, client) = runtime.block_on(start_control_plane(&inputs, &[]))?;
+    let (plane, client) = runtime.block_on(async {
+        let (plane, client) = start_control_plane(&inputs, &[]).await?;
+        chart.create_admission_policies(&client).await.map_err(ApiServerError::Refused)?;
+        Ok::<_, SuiteSetupError>((plane, client))
+    })?;
     let (runtime, example) = (Arc::clone(runtime), Arc::clone(&inputs.example));
     let keep_alive: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
     let fixture = OperatorSuiteFixture {

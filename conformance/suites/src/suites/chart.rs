@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 
-use super::failed_with_causes;
+use super::{expect_equal, failed_with_causes};
 use crate::helm::{Helm, HelmError, LanyardChart};
 use crate::suite_cluster::SuiteCluster;
 
@@ -216,6 +216,16 @@ pub(crate) fn trials(fixture: ChartSuiteFixture) -> Vec<Trial> {
             fixture.expect_values_refused(LanyardChart::Azure, value, named)
         }));
     }
+    trials.push(trial(
+        "chart::api_server_without_admission_policies_is_refused_by_the_operator",
+        &fixture,
+        ChartSuiteFixture::expect_old_server_refused,
+    ));
+    trials.push(trial(
+        "chart::operator_is_rendered_without_admission_policies",
+        &fixture,
+        ChartSuiteFixture::expect_admission_policies_optional,
+    ));
     trials.extend(node_chart_ownership::trials(&fixture));
     trials.extend(operator_chart_ownership::trials(&fixture));
     trials.extend(generated_ca::trials(&fixture));
@@ -284,6 +294,32 @@ impl ChartSuiteFixture {
             kubectl.delete(&["namespace", name]).map_err(failed_with_causes)?;
         }
         admitted.map_err(failed_with_causes)
+    }
+
+    /// ValidatingAdmissionPolicies are stable since Kubernetes 1.30.
+    fn expect_old_server_refused(&self) -> Result<(), Failed> {
+        let values = self.golden_directory(LanyardChart::Operator).join("defaults.values.yaml");
+        match self.operator_helm.template(&values, &["--kube-version", "1.29.9"]) {
+            Ok(_) => Err("Helm rendered the chart for Kubernetes 1.29".into()),
+            Err(HelmError::Failed { message, .. }) if message.contains(">=1.30.0-0") => Ok(()),
+            Err(error) => Err(format!("the error does not name the version: {error}").into()),
+        }
+    }
+
+    fn expect_admission_policies_optional(&self) -> Result<(), Failed> {
+        let values = self.golden_directory(LanyardChart::Operator).join("defaults.values.yaml");
+        for (value, policies) in [
+            ("rbac.admissionPolicies=true", 3),
+            ("rbac.admissionPolicies=false", 0),
+            ("rbac.install=false", 0),
+            ("role=identity-only", 0),
+        ] {
+            let rendered = self.operator_helm.template(&values, &["--set", value]);
+            let rendered = rendered.map_err(failed_with_causes)?;
+            let found = rendered.matches("kind: ValidatingAdmissionPolicy\n").count();
+            expect_equal(&format!("admission policies with {value}"), found, policies)?;
+        }
+        Ok(())
     }
 
     fn expect_values_refused(

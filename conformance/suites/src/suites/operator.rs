@@ -24,8 +24,14 @@ pub(crate) use self::controller::grant_role_permissions;
 use self::rendered_chart::RenderedOperatorChart;
 use self::trial_fixture::OperatorTrialFixture;
 
-/// The user of the operator, with the permissions of its chart.
-pub(crate) const OPERATOR_USER: &str = "lanyard-operator";
+/// The operator's ServiceAccount in the golden files of its chart: namespace and name.
+pub(crate) const OPERATOR_ACCOUNT: &str = "kube-system/conformance-operator-lanyard-operator";
+/// The user name of that ServiceAccount. The user has the permissions of the chart, and its admission policies
+/// apply to the user.
+pub(crate) const OPERATOR_USER: &str =
+    "system:serviceaccount:kube-system:conformance-operator-lanyard-operator";
+/// The name of the roles that grant the permissions, and of their bindings.
+pub(crate) const OPERATOR_ROLE: &str = "lanyard-operator";
 
 /// The fixture of the suite `operator`. The CRDs are installed.
 #[derive(Clone)]

@@ -1,16 +1,42 @@
 //! `HostedCluster` and `HostedControlPlane`. The fields that lanyard uses are validated; all other
 //! fields are preserved unchecked.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::azure::azure_schema;
+use super::cluster_fields::{capabilities_schema, dns_schema};
 use super::encryption::secret_encryption_schema;
+use super::encryption_status::secret_encryption_status_schema;
+use super::publishing::services_schema;
 use super::schema::{CrdSchema, conditions_schema};
 use super::validation_messages;
 use super::{CrdNames, PrinterColumn, crd_json};
 
 /// The default of `spec.issuerURL`.
 pub const DEFAULT_ISSUER_URL: &str = "https://kubernetes.default.svc";
+
+/// The default of `spec.etcd`.
+pub fn default_etcd() -> Value {
+    json!({
+        "managementType": "Managed",
+        "managed": {
+            "storage": {"type": "PersistentVolume", "persistentVolume": {"size": "8Gi"}},
+        },
+    })
+}
+
+/// The default of `spec.networking`.
+pub fn default_networking() -> Value {
+    json!({
+        "networkType": "OVNKubernetes",
+        "clusterNetwork": [{"cidr": "10.132.0.0/14"}],
+        "serviceNetwork": [{"cidr": "172.31.0.0/16"}],
+    })
+}
+
+/// The values of `spec.platform.type`.
+pub const PLATFORM_TYPES: [&str; 7] =
+    ["AWS", "Azure", "IBMCloud", "KubeVirt", "Agent", "PowerVS", "None"];
 
 const GROUP: &str = "hypershift.openshift.io";
 const VERSION: &str = "v1beta1";
@@ -41,7 +67,15 @@ pub(super) fn hosted_cluster_crd() -> Value {
     let schema =
         root_object_schema("A cluster whose control plane runs as pods in a management cluster.")
             .required_field("spec", hosted_cluster_spec_schema())
-            .optional_field("status", status_schema());
+            .optional_field("status", status_schema())
+            .with_cel_rule(
+                "has(self.spec.infraID) || !has(oldSelf.spec.infraID)",
+                validation_messages::INFRA_ID_REMOVED,
+            )
+            .with_cel_rule(
+                "has(self.spec.clusterID) || !has(oldSelf.spec.clusterID)",
+                validation_messages::CLUSTER_ID_REMOVED,
+            );
     crd_json(&names, &columns, schema)
 }
 
@@ -62,16 +96,9 @@ pub(super) fn hosted_control_plane_crd() -> Value {
         PrinterColumn::condition_message("Message", "Available").wide_only(),
         PrinterColumn::age(),
     ];
-    let spec = common_spec_schema()
-        .with_description("The desired state of the control plane, copied from the HostedCluster.")
-        .optional_field(
-            "issuerURL",
-            CrdSchema::string(255).with_description("The issuer of service account tokens."),
-        )
-        .optional_field("services", services_schema());
     let schema = root_object_schema("The control plane of a hosted cluster.")
-        .required_field("spec", spec)
-        .optional_field("status", status_schema());
+        .required_field("spec", hosted_control_plane_spec_schema())
+        .optional_field("status", control_plane_status_schema());
     crd_json(&names, &columns, schema)
 }
 
@@ -88,6 +115,15 @@ fn status_schema() -> CrdSchema {
     CrdSchema::preserved_object()
         .with_description("The observed state.")
         .optional_field("conditions", conditions_schema())
+        .optional_field("secretEncryption", secret_encryption_status_schema())
+}
+
+/// `status` of a HostedControlPlane. Cluster API reads both flags.
+fn control_plane_status_schema() -> CrdSchema {
+    let flag = |what: &str| CrdSchema::boolean().with_description(what).with_default(false);
+    status_schema()
+        .required_field("ready", flag("Whether the API server answers requests."))
+        .required_field("initialized", flag("Whether the control plane was ready once."))
 }
 
 /// The spec fields that HostedCluster and HostedControlPlane share.
@@ -115,7 +151,10 @@ fn common_spec_schema() -> CrdSchema {
         .with_description("The platform of the cluster.")
         .required_field(
             "type",
-            CrdSchema::string(255).with_description("The platform type; lanyard supports `Azure`."),
+            CrdSchema::enumeration(&PLATFORM_TYPES)
+                .with_maximum_length(100)
+                .with_description("The platform type; lanyard supports `Azure`.")
+                .immutable(validation_messages::PLATFORM_TYPE_IMMUTABLE),
         )
         .optional_field("azure", azure_schema());
     CrdSchema::preserved_object()
@@ -123,9 +162,57 @@ fn common_spec_schema() -> CrdSchema {
         .optional_field("clusterID", cluster_id)
         .required_field("platform", platform)
         .optional_field("secretEncryption", secret_encryption_schema())
-        .optional_field("serviceAccountSigningKey", signing_key_schema())
+        .optional_field(
+            "serviceAccountSigningKey",
+            CrdSchema::local_reference(
+                "The Secret with the signing key of service account tokens.",
+            ),
+        )
         .optional_field("dns", dns_schema())
         .optional_field("capabilities", capabilities_schema())
+        .required_field("etcd", CrdSchema::preserved_object().with_description("The etcd cluster."))
+        .required_field(
+            "pullSecret",
+            CrdSchema::local_reference("The Secret with the credentials of image registries."),
+        )
+        .optional_field(
+            "sshKey",
+            CrdSchema::local_reference("The Secret with the public SSH keys of the nodes."),
+        )
+        .optional_field(
+            "additionalTrustBundle",
+            CrdSchema::local_reference("The ConfigMap with further certificate authorities."),
+        )
+        .required_field("services", services_schema())
+        .with_cel_rule(
+            "has(self.secretEncryption) || !has(oldSelf.secretEncryption)",
+            validation_messages::ENCRYPTION_REMOVED,
+        )
+        .with_cel_rule(
+            "self.services.size() >= (self.platform.type == 'IBMCloud' ? 3 : 4)",
+            validation_messages::SERVICES_COUNT,
+        )
+}
+
+/// The schema of `spec` in the HostedControlPlane CRD. It requires what HyperShift's requires.
+fn hosted_control_plane_spec_schema() -> CrdSchema {
+    common_spec_schema()
+        .with_description("The desired state of the control plane, copied from the HostedCluster.")
+        .required_field(
+            "issuerURL",
+            CrdSchema::string(255).with_description("The issuer of service account tokens."),
+        )
+        .required_field(
+            "releaseImage",
+            CrdSchema::string(255).with_description("The image of the release."),
+        )
+        .optional_field(
+            "controlPlaneReleaseImage",
+            CrdSchema::string(255).with_description(
+                "The image of the release of the control plane, if it is another.",
+            ),
+        )
+        .require(&["dns", "infraID", "sshKey"])
 }
 
 /// The schema of `spec` in the HostedCluster CRD: the fields that it shares with HostedControlPlane, its own
@@ -146,14 +233,22 @@ fn hosted_cluster_spec_schema() -> CrdSchema {
     common_spec_schema()
         .with_description("The desired state of the cluster.")
         .optional_field("issuerURL", issuer_url)
-        .required_field("services", services_schema())
-        .with_cel_rule(
-            "has(self.secretEncryption) || !has(oldSelf.secretEncryption)",
-            validation_messages::ENCRYPTION_REMOVED,
+        .optional_field(
+            "etcd",
+            CrdSchema::preserved_object()
+                .with_description("The etcd cluster.")
+                .with_default(default_etcd()),
         )
-        .with_cel_rule(
-            "self.services.size() >= (self.platform.type == 'IBMCloud' ? 3 : 4)",
-            validation_messages::SERVICES_COUNT,
+        .required_field(
+            "networking",
+            CrdSchema::preserved_object()
+                .with_description("The networks of the cluster.")
+                .with_default(default_networking()),
+        )
+        .required_field("release", release_schema("The release of the cluster."))
+        .optional_field(
+            "controlPlaneRelease",
+            release_schema("The release of the control plane, if it is another."),
         )
         .with_cel_rule(
             "self.platform.type == 'IBMCloud' || self.services == oldSelf.services",
@@ -184,49 +279,9 @@ fn hosted_cluster_spec_schema() -> CrdSchema {
         )
 }
 
-/// How the services of the control plane are published.
-fn services_schema() -> CrdSchema {
-    let strategy = CrdSchema::preserved_object()
-        .with_description("The publishing strategy of the service.")
-        .required_field(
-            "type",
-            CrdSchema::enumeration(&["LoadBalancer", "NodePort", "Route", "None", "S3"]),
-        );
-    let known = ["APIServer", "OAuthServer", "OIDC", "Konnectivity", "Ignition", "OVNSbDb"];
-    let service = CrdSchema::preserved_object()
-        .with_description("One service.")
-        .required_field("service", CrdSchema::enumeration(&known))
-        .required_field("servicePublishingStrategy", strategy);
-    CrdSchema::bounded_list(service, 6)
-        .with_description("The publishing strategies of the control plane services.")
-}
-
-fn signing_key_schema() -> CrdSchema {
-    CrdSchema::object()
-        .with_description("The Secret with the signing key of service account tokens.")
-        .optional_field(
-            "name",
-            CrdSchema::unbounded_string()
-                .with_description("The name of the Secret.")
-                .with_default(""),
-        )
-        .atomic()
-}
-
-fn dns_schema() -> CrdSchema {
-    let text = |what: &str| CrdSchema::unbounded_string().with_description(what);
-    CrdSchema::preserved_object()
-        .with_description("The DNS settings of the cluster.")
-        .optional_field("baseDomain", text("The base domain of the cluster's DNS names."))
-        .optional_field("baseDomainPrefix", text("The label between the base domain and the name."))
-}
-
-fn capabilities_schema() -> CrdSchema {
-    let list = |what: &str| {
-        CrdSchema::unbounded_list(CrdSchema::unbounded_string()).with_description(what)
-    };
-    CrdSchema::preserved_object()
-        .with_description("Enabled and disabled optional components of OpenShift.")
-        .optional_field("enabled", list("Enabled capabilities that are disabled by default."))
-        .optional_field("disabled", list("Disabled capabilities."))
+fn release_schema(description: &str) -> CrdSchema {
+    CrdSchema::object().with_description(description).required_field(
+        "image",
+        CrdSchema::string(253).with_minimum_size(1).with_description("The image of the release."),
+    )
 }

@@ -52,16 +52,41 @@ impl CrdSchema {
             .with_keyword("minimum", json!(0))
     }
 
+    /// An integer in a range.
+    pub(super) fn integer_between(least: i64, most: i64) -> Self {
+        Self::of_type("integer")
+            .with_keyword("minimum", json!(least))
+            .with_keyword("maximum", json!(most))
+    }
+
+    /// An integer of 32 bits.
+    pub(super) fn integer_32_bits() -> Self {
+        Self::of_type("integer").with_keyword("format", json!("int32"))
+    }
+
+    /// A boolean.
+    pub(super) fn boolean() -> Self {
+        Self::of_type("boolean")
+    }
+
+    /// A reference to an object in the same namespace.
+    pub(super) fn local_reference(description: &str) -> Self {
+        Self::object()
+            .with_description(description)
+            .optional_field(
+                "name",
+                Self::unbounded_string()
+                    .with_description("The name of the object.")
+                    .with_default(""),
+            )
+            .atomic()
+    }
+
     /// A list of at most `most` items.
     pub(super) fn bounded_list(items: Self, most: u32) -> Self {
         Self::of_type("array")
             .with_keyword("items", items.into_value())
             .with_keyword("maxItems", json!(most))
-    }
-
-    /// A list of any length, for fields that HyperShift does not bound.
-    pub(super) fn unbounded_list(items: Self) -> Self {
-        Self::of_type("array").with_keyword("items", items.into_value())
     }
 
     fn with_keyword(mut self, key: &str, value: Value) -> Self {
@@ -95,6 +120,11 @@ impl CrdSchema {
         self.optional_field(name, schema).push_to_keyword("required", json!(name))
     }
 
+    /// Requires fields that were added as optional ones.
+    pub(super) fn require(self, names: &[&str]) -> Self {
+        names.iter().fold(self, |schema, name| schema.push_to_keyword("required", json!(name)))
+    }
+
     /// Requires at least `count` characters, items or fields.
     pub(super) fn with_minimum_size(self, count: u32) -> Self {
         let key = match self.0.get("type").and_then(Value::as_str) {
@@ -111,8 +141,13 @@ impl CrdSchema {
     }
 
     /// Sets the default.
-    pub(super) fn with_default(self, value: &str) -> Self {
-        self.with_keyword("default", json!(value))
+    pub(super) fn with_default(self, value: impl Into<Value>) -> Self {
+        self.with_keyword("default", value.into())
+    }
+
+    /// Limits the length of a string that has an enumeration.
+    pub(super) fn with_maximum_length(self, longest: u32) -> Self {
+        self.with_keyword("maxLength", json!(longest))
     }
 
     /// Adds a CEL rule and its message.
@@ -132,6 +167,11 @@ impl CrdSchema {
     /// Makes a list a set: the API server rejects duplicates.
     pub(super) fn into_set(self) -> Self {
         self.with_keyword("x-kubernetes-list-type", json!("set"))
+    }
+
+    /// Makes a list atomic: it is replaced as a whole.
+    pub(super) fn into_atomic_list(self) -> Self {
+        self.with_keyword("x-kubernetes-list-type", json!("atomic"))
     }
 
     /// Makes a list a map keyed by a field, so that each item can have another field manager.

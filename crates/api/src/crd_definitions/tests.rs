@@ -60,7 +60,7 @@ fn only_fields_without_cel_rules_are_unbounded() {
             let bounded = match schema["type"].as_str() {
                 Some("string") => has(&["maxLength", "enum", "format"]),
                 Some("array") => has(&["maxItems"]),
-                Some("object" | "integer") => true,
+                Some("object" | "integer" | "boolean") => true,
                 other => panic!("{path}: {other:?}"),
             };
             if !bounded {
@@ -71,13 +71,13 @@ fn only_fields_without_cel_rules_are_unbounded() {
     let expected = [
         "apiVersion",
         "kind",
-        "spec.capabilities.disabled",
-        "spec.capabilities.disabled[]",
-        "spec.capabilities.enabled",
-        "spec.capabilities.enabled[]",
-        "spec.dns.baseDomain",
-        "spec.dns.baseDomainPrefix",
+        "spec.additionalTrustBundle.name",
+        "spec.pullSecret.name",
+        "spec.secretEncryption.aescbc.activeKey.name",
+        "spec.secretEncryption.aescbc.backupKey.name",
+        "spec.secretEncryption.kms.ibmcloud.auth.unmanaged.credentials.name",
         "spec.serviceAccountSigningKey.name",
+        "spec.sshKey.name",
     ];
     assert_eq!(free.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
@@ -136,17 +136,7 @@ fn only_listed_objects_preserve_unknown_fields() {
             open.insert(path.to_owned());
         }
     });
-    let expected = [
-        ".spec",
-        ".spec.capabilities",
-        ".spec.dns",
-        ".spec.platform",
-        ".spec.secretEncryption",
-        ".spec.secretEncryption.kms",
-        ".spec.services[]",
-        ".spec.services[].servicePublishingStrategy",
-        ".status",
-    ];
+    let expected = [".spec", ".spec.etcd", ".spec.networking", ".spec.platform", ".status"];
     assert_eq!(open.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
@@ -154,11 +144,50 @@ fn only_listed_objects_preserve_unknown_fields() {
 fn both_kinds_carry_the_same_platform_and_encryption() {
     let (cluster, control_plane) =
         (openapi_schema_of("hostedclusters"), openapi_schema_of("hostedcontrolplanes"));
-    for field in ["platform", "secretEncryption", "infraID", "serviceAccountSigningKey"] {
+    let fields =
+        ["platform", "secretEncryption", "infraID", "serviceAccountSigningKey", "dns", "services"];
+    for field in fields {
         let of = |schema: &Value| schema["properties"]["spec"]["properties"][field].clone();
         assert!(of(&cluster).is_object(), "{field}");
         assert_eq!(of(&cluster), of(&control_plane), "{field}");
     }
+}
+
+#[test]
+fn control_plane_requires_what_the_control_plane_of_hypershift_requires() {
+    let schema = openapi_schema_of("hostedcontrolplanes");
+    let names = |pointer: &str| -> BTreeSet<String> {
+        let names = schema.pointer(pointer).unwrap().as_array().unwrap().iter();
+        names.map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let expected = [
+        "dns",
+        "etcd",
+        "infraID",
+        "issuerURL",
+        "platform",
+        "pullSecret",
+        "releaseImage",
+        "services",
+        "sshKey",
+    ];
+    assert_eq!(names("/properties/spec/required"), expected.map(str::to_owned).into());
+    assert_eq!(
+        names("/properties/status/required"),
+        ["initialized", "ready"].map(str::to_owned).into()
+    );
+    for name in ["initialized", "ready"] {
+        assert_eq!(schema["properties"]["status"]["properties"][name]["default"], false);
+    }
+    let rules = schema["properties"]["spec"]["x-kubernetes-validations"].as_array().unwrap();
+    let messages: Vec<_> = rules.iter().filter_map(|rule| rule["message"].as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "secretEncryption cannot be removed once configured",
+            "spec.services in body should have at least 4 items or 3 for IBMCloud"
+        ]
+    );
 }
 
 #[test]

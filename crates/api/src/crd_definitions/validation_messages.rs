@@ -71,7 +71,7 @@ pub const NAT_SUBNET_FORMAT: &str = "must be a valid Azure subnet resource ID (e
 pub const ALLOWED_SUBSCRIPTION: &str =
     "must be a valid UUID (e.g., 550e8400-e29b-41d4-a716-446655440000)";
 /// `podNetworkInstance` is no DNS label.
-pub const POD_NETWORK_LABEL: &str = "podNetworkInstance must be a valid DNS label: lower case letters, digits and '-', and must start and end with a letter or digit";
+pub const POD_NETWORK_LABEL: &str = "podNetworkInstance must be a valid DNS label: lowercase alphanumeric characters or hyphens, must start and end with an alphanumeric character";
 /// `podNetworkInstance` changed.
 pub const POD_NETWORK_IMMUTABLE: &str = "podNetworkInstance is immutable";
 
@@ -131,7 +131,83 @@ pub const IGNITION_ROUTE: &str =
 pub const INFRA_ID: &str = "infraID must consist of lowercase alphanumeric characters or '-', start and end with an alphanumeric character, and be between 1 and 253 characters";
 /// `infraID` changed.
 pub const INFRA_ID_IMMUTABLE: &str = "infraID is immutable";
+/// `infraID` was removed.
+pub const INFRA_ID_REMOVED: &str = "infraID cannot be removed once set";
 /// `clusterID` is no UUID.
 pub const CLUSTER_ID: &str = "clusterID must be an RFC4122 UUID value (xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits)";
 /// `clusterID` changed.
 pub const CLUSTER_ID_IMMUTABLE: &str = "clusterID is immutable";
+/// `clusterID` was removed.
+pub const CLUSTER_ID_REMOVED: &str = "clusterID cannot be removed once set";
+
+/// `platform.type` changed.
+pub const PLATFORM_TYPE_IMMUTABLE: &str = "Type is immutable";
+
+/// `baseDomain` is no domain name.
+pub const BASE_DOMAIN: &str =
+    "baseDomain must be a valid domain name (e.g., example, example.com, sub.example.com)";
+/// `baseDomain` changed.
+pub const BASE_DOMAIN_IMMUTABLE: &str = "baseDomain is immutable";
+/// `baseDomainPrefix` is no domain name.
+pub const BASE_DOMAIN_PREFIX: &str =
+    "baseDomainPrefix must be a valid domain name (e.g., example, example.com, sub.example.com)";
+/// `baseDomainPrefix` changed.
+pub const BASE_DOMAIN_PREFIX_IMMUTABLE: &str = "baseDomainPrefix is immutable";
+/// `publicZoneID` changed.
+pub const PUBLIC_ZONE_IMMUTABLE: &str = "publicZoneID is immutable";
+/// `privateZoneID` changed.
+pub const PRIVATE_ZONE_IMMUTABLE: &str = "privateZoneID is immutable";
+
+/// `capabilities` changed.
+pub const CAPABILITIES_IMMUTABLE: &str =
+    "Capabilities is immutable. Changes might result in unpredictable and disruptive behavior.";
+/// `capabilities.enabled` changed.
+pub const ENABLED_IMMUTABLE: &str =
+    "Enabled is immutable. Changes might result in unpredictable and disruptive behavior.";
+/// `capabilities.disabled` changed.
+pub const DISABLED_IMMUTABLE: &str =
+    "Disabled is immutable. Changes might result in unpredictable and disruptive behavior.";
+/// A capability is in both lists.
+pub const CAPABILITY_CONTRADICTION: &str =
+    "Capabilities can not be both enabled and disabled at once.";
+/// `Ingress` is disabled, but `Console` is not.
+pub const INGRESS_WITHOUT_CONSOLE: &str =
+    "Ingress capability can only be disabled if Console capability is also disabled";
+
+/// `nodePort` does not fit the publishing strategy.
+pub const NODE_PORT_MEMBER: &str =
+    "nodePort is required when type is NodePort, and forbidden otherwise";
+/// `route` does not fit the publishing strategy.
+pub const ROUTE_MEMBER: &str = "only route is allowed when type is Route, and forbidden otherwise";
+/// `loadBalancer` does not fit the publishing strategy.
+pub const LOAD_BALANCER_MEMBER: &str =
+    "only loadBalancer is required when type is LoadBalancer, and forbidden otherwise";
+/// The publishing strategy `None` has a member.
+pub const NONE_MEMBER: &str =
+    "None does not allowed any configuration for loadBalancer, nodePort, or route";
+/// The publishing strategy `S3` has a member.
+pub const S3_MEMBER: &str =
+    "S3 does not allowed any configuration for loadBalancer, nodePort, or route";
+/// The host name of a route or load balancer is no domain name.
+pub const SERVICE_HOSTNAME: &str = "hostname must be a valid domain name (e.g., example.com)";
+/// The address of a node port has another form.
+pub const NODE_PORT_ADDRESS: &str = "address must be a valid hostname, IPv4, or IPv6 address";
+
+/// A key of AWS KMS is no Amazon Resource Name.
+pub const AWS_ARN: &str = "arn must start with 'arn:'";
+/// The URL of a key of IBM Cloud is no https URL.
+pub const IBM_KEY_URL: &str = "url must start with 'https://'";
+
+/// A recorded key of Azure does not fit its provider.
+pub const AZURE_KEY_STATUS: &str =
+    "azure is required when provider is Azure, and forbidden otherwise";
+/// A recorded key of AWS does not fit its provider.
+pub const AWS_KEY_STATUS: &str = "aws is required when provider is AWS, and forbidden otherwise";
+/// A recorded key of IBM Cloud does not fit its provider.
+pub const IBM_KEY_STATUS: &str =
+    "ibmCloud is required when provider is IBMCloud, and forbidden otherwise";
+/// A recorded AES-CBC key does not fit its provider.
+pub const AESCBC_KEY_STATUS: &str =
+    "aescbc is required when provider is AESCBC, and forbidden otherwise";
+/// The Secret of a recorded AES-CBC key has an invalid name.
+pub const AESCBC_SECRET_NAME: &str = "name must consist only of lowercase alphanumeric characters, hyphens, and periods. Each period-separated segment must start and end with an alphanumeric character.";

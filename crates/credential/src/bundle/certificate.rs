@@ -19,6 +19,7 @@ pub struct Certificate {
 
 /// The validity period of a certificate. Both ends are inclusive (RFC 5280, 4.1.2.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CertificateValidity {
     /// The first valid second.
     pub not_before: Timestamp,

@@ -222,7 +222,11 @@ impl fmt::Display for EntraError {
         if let Some(trace_id) = self.trace_id() {
             write!(formatter, ", trace id {trace_id}")?;
         }
-        if let Some(correlation_id) = self.correlation_id() {
+        // Entra repeats the id of the request.
+        let correlation_id = self.correlation_id();
+        if let Some(correlation_id) =
+            correlation_id.filter(|it| *it != self.request_id.to_string().as_str())
+        {
             write!(formatter, ", correlation id {correlation_id}")?;
         }
         if let Some(timestamp) = self.timestamp() {

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::transport::redact::{excerpt, redact};
+use crate::reply::MAX_MESSAGE_LENGTH;
+use crate::transport::redact::{excerpt, excerpt_of_length, redact};
 
 /// The fields of an error body, as far as they are present. Secrets are redacted from every field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,9 +50,10 @@ impl ErrorBodyReader<'_> {
         let nested = self.fields.get("error").and_then(Value::as_object);
         let nested = |key: &str| nested.and_then(|fields| self.redacted_text(fields.get(key)));
         let description = self.text("error_description").or_else(|| self.text("message"));
+        let description = description.or_else(|| nested("message"));
         TokenErrorBody {
             error: self.text("error").or_else(|| nested("code")),
-            description: description.or_else(|| nested("message")).map(|text| excerpt(&text)),
+            description: description.map(|text| self.without_ids(&text)),
             codes: self.codes(),
             trace_id: self.text("trace_id"),
             correlation_id: self.text("correlation_id"),
@@ -59,6 +61,15 @@ impl ErrorBodyReader<'_> {
             claims: self.text("claims"),
             suberror: self.text("suberror"),
             excerpt: None,
+        }
+    }
+
+    /// A description as one line, without the ids at its end, which are also fields of the body.
+    fn without_ids(&self, description: &str) -> String {
+        let line = excerpt_of_length(description, MAX_MESSAGE_LENGTH);
+        match line.split_once(" Trace ID: ") {
+            Some((message, _)) if self.fields.contains_key("trace_id") => message.to_owned(),
+            _ => line,
         }
     }
 
@@ -104,7 +115,7 @@ mod tests {
         assert_eq!(answer.error.as_deref(), Some("invalid_client"));
         assert_eq!(
             answer.description.as_deref(),
-            Some("AADSTS700027: The certificate \"x\" isn't registered. Trace ID: t")
+            Some("AADSTS700027: The certificate \"x\" isn't registered.")
         );
         assert_eq!(answer.codes, [700_027]);
         assert_eq!(answer.trace_id.as_deref(), Some("t-1"));

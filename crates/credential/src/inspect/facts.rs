@@ -9,6 +9,7 @@ use crate::identity::{Authority, ClientId, TenantId};
 
 /// The fields of the JSON document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DocumentFacts {
     /// The known keys that are present and not `null`, in document order.
@@ -87,6 +88,7 @@ const CLOUDS: [(&str, &str); 14] = [
 
 /// The content of `client_secret`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BundleFacts {
     /// The encoding of the bundle, if it is usable.
@@ -99,6 +101,7 @@ pub struct BundleFacts {
 
 /// The kind of a bundle's private key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KeyFacts {
     /// `RSA` or `EC`.
@@ -113,6 +116,7 @@ pub struct KeyFacts {
 
 /// One certificate of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CertificateFacts {
     /// The subject's distinguished name.
@@ -169,6 +173,7 @@ impl CertificateFacts {
 
 /// The timestamps of a credential and the seconds until each; negative if it has passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TimeFacts {
     /// The four timestamps of the document.

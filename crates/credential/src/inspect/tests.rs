@@ -144,7 +144,7 @@ fn the_serialized_form_shows_facts_and_no_secret() {
     let shown = serde_json::to_value(inspect_at(&whole, NOW)).unwrap();
     assert_eq!(shown["bundle"]["key"], json!({"kind": "RSA", "bits": 2048}));
     assert_eq!(shown["bundle"]["format"], "PEM");
-    assert_eq!(shown["times"]["not_before"], "2027-01-01T00:00:00Z");
+    assert_eq!(shown["times"]["notBefore"], "2027-01-01T00:00:00Z");
     let text = shown.to_string();
     assert!(!text.contains("planted"));
     assert!(!text.contains(whole["client_secret"].as_str().unwrap()));

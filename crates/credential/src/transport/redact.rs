@@ -15,6 +15,15 @@ pub(crate) fn redact(text: &str, secrets: &[&str]) -> String {
     redact_token_runs(&redact_authorization(&redact_secret_fragments(&text, secrets)))
 }
 
+/// Like [`redact`], for a resource id, whose names may be longer than thumbprints.
+pub(crate) fn redact_resource_id(id: &str, secrets: &[&str]) -> String {
+    let mut runs = id.split(|c| !is_token_char(c));
+    if runs.any(looks_like_jwt) || secrets.iter().any(|secret| id.contains(secret)) {
+        return redact(id, secrets);
+    }
+    redact_secret_fragments(id, secrets)
+}
+
 /// Replaces each part of a secret of at least `MIN_PART_LENGTH` bytes: an error page may truncate the secret
 /// or break it into lines.
 fn redact_secret_fragments(text: &str, secrets: &[&str]) -> String {
@@ -40,7 +49,12 @@ fn redact_secret_fragments(text: &str, secrets: &[&str]) -> String {
 
 /// The beginning of a response body as one line of text, without line breaks and control characters.
 pub(crate) fn excerpt(text: &str) -> String {
-    let mut line = String::with_capacity(text.len().min(MAX_EXCERPT_LENGTH + 4));
+    excerpt_of_length(text, MAX_EXCERPT_LENGTH)
+}
+
+/// Like [`excerpt`], with at most `length` bytes.
+pub(crate) fn excerpt_of_length(text: &str, length: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(length + 4));
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
         if word.is_empty() {
             continue;
@@ -48,9 +62,9 @@ pub(crate) fn excerpt(text: &str) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(word.chars().take(MAX_EXCERPT_LENGTH));
-        if line.len() >= MAX_EXCERPT_LENGTH {
-            let end = line.floor_char_boundary(MAX_EXCERPT_LENGTH);
+        line.extend(word.chars().take(length));
+        if line.len() >= length {
+            let end = line.floor_char_boundary(length);
             line.truncate(end);
             line.push('…');
             break;

@@ -53,6 +53,7 @@ fn deletion_status_with_pods(
         canary_calls: CanaryCalls { templates: &templates, private_router: None },
         renewal_policy: &policy,
         lints: &lints,
+        data_encryption: None,
         is_deleting: true,
         drift_findings: &[],
         previous_status: None,

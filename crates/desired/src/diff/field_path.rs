@@ -40,6 +40,22 @@ impl FieldPath {
         self.child(FieldPathSegment::Field(name.to_owned()))
     }
 
+    /// Returns the value at the path, if the object has it.
+    pub fn value_in<'a>(&self, object: &'a Value) -> Option<&'a Value> {
+        self.0.iter().try_fold(object, |value, segment| match segment {
+            FieldPathSegment::Field(name) => value.get(name),
+            FieldPathSegment::Index(index) => value.get(index),
+            FieldPathSegment::Item { key, value: text } => {
+                let is_item = |item: &&Value| match item.get(key) {
+                    Some(Value::String(found)) => found == text,
+                    Some(found) => found.to_string().as_str() == text,
+                    None => false,
+                };
+                value.as_array()?.iter().find(is_item)
+            }
+        })
+    }
+
     /// Returns the last field of the path, ignoring trailing list items.
     pub(super) fn last_field(&self) -> &str {
         let fields = self.0.iter().rev().find_map(|segment| match segment {

@@ -6,7 +6,9 @@ use crate::fixture::{
     CONTROL_PLANE, OWNER_UID, any_changes, desired_objects_of, example_inputs,
     example_with_changes, validated_cluster,
 };
-use crate::objects::{DesiredObjectInputs, ObjectWriter, desired_objects, without_ownership_marks};
+use crate::objects::{
+    DesiredObjectInputs, ObjectWriter, desired_objects, unrendered_objects, without_ownership_marks,
+};
 use crate::templates::WorkloadTemplates;
 use proptest::prelude::*;
 
@@ -82,8 +84,13 @@ impl FakeApiServer {
     }
 }
 
-const OWNED_BY_EXAMPLE: PruneScope<'_> =
-    PruneScope::OwnedBy { cluster_label: "harbour", owner_uid: OWNER_UID };
+static NO_OBJECTS: BTreeSet<ObjectKey> = BTreeSet::new();
+
+const fn scope_of<'a>(cluster_label: &'a str, owner_uid: &'a str) -> PruneScope<'a> {
+    PruneScope::OwnedBy { cluster_label, owner_uid, unrendered: &NO_OBJECTS }
+}
+
+const OWNED_BY_EXAMPLE: PruneScope<'_> = scope_of("harbour", OWNER_UID);
 
 fn drop_empty(value: &mut Value) {
     if let Value::Object(map) = value {
@@ -163,7 +170,7 @@ fn everything_is_created_in_order_and_then_nothing_is_written() {
     assert_eq!(changes.len(), objects.len());
     assert!(changes.iter().all(|change| matches!(change, ObjectChange::Create { .. })));
     assert_eq!(server.reconcile(&objects), []);
-    insta::assert_snapshot!(format_plan(&changes));
+    insta::assert_snapshot!(format_plan(&changes, &BTreeMap::new()));
 }
 
 #[test]
@@ -287,7 +294,7 @@ fn unowned_object_is_left_unchanged() {
     assert_eq!(object.key, name);
     assert!(path_texts(why).contains(&"data[cloud.conf]".to_owned()), "{why:?}");
     assert!(!reported[0].is_write());
-    let plan = format_plan(&changes);
+    let plan = format_plan(&changes, &BTreeMap::new());
     assert!(plan.contains(&format!("leave {name}, which another manager created\n")), "{plan}");
     assert!(plan.ends_with("1 of other managers, skipped\n"), "{plan}");
 }
@@ -295,7 +302,7 @@ fn unowned_object_is_left_unchanged() {
 #[test]
 fn undesired_objects_of_this_cluster_are_pruned() {
     let objects = desired_objects_of(&example_with_changes(&[]));
-    let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["Ingress"]}));
+    let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["Console", "Ingress"]}));
     let fewer = desired_objects_of(&example_with_changes(&[off]));
     let pruned = |server: &FakeApiServer, pruning| -> Vec<String> {
         let changes = diff_objects(&server.observed_objects(), &fewer, pruning);
@@ -313,12 +320,48 @@ fn undesired_objects_of_this_cluster_are_pruned() {
     assert_eq!(pruned(&server, PruneScope::Never), NO_PATHS);
     let others = [("another", OWNER_UID), ("harbour", "another"), ("harbour", "")];
     for (cluster_label, owner_uid) in others {
-        assert_eq!(pruned(&server, PruneScope::OwnedBy { cluster_label, owner_uid }), NO_PATHS);
+        assert_eq!(pruned(&server, scope_of(cluster_label, owner_uid)), NO_PATHS);
     }
     let class = key_of(&objects, "managed-azure-ingress");
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}});
     server.manual_changes.insert(class, deleting);
     assert_eq!(pruned(&server, OWNED_BY_EXAMPLE), ["Deployment clusters-harbour/ingress-operator"]);
+}
+
+/// The reference leaves such objects as they are, and reconciles all others.
+#[test]
+fn objects_that_cannot_be_rendered_stay() {
+    let objects = desired_objects_of(&example_with_changes(&[]));
+    let server = converged_server(&objects);
+    let mode = "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
+    let bad = ("/metadata/annotations".to_owned(), json!({(mode): "Shared"}));
+    let secret = (format!("{CONTROL_PLANE}/disk/credentialsSecretName"), json!("another"));
+    let wire = example_with_changes(&[bad, secret]);
+    let (cluster, templates) = (validated_cluster(&wire), WorkloadTemplates::default());
+    let inputs = example_inputs(&wire, &templates);
+    let unrendered = unrendered_objects(&cluster, &inputs);
+    let names: Vec<_> = unrendered.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        names,
+        [
+            "ConfigMap clusters-harbour/azure-cloud-config",
+            "Secret clusters-harbour/azure-cloud-config",
+            "Deployment clusters-harbour/azure-cloud-controller-manager",
+        ]
+    );
+    let scope = PruneScope::OwnedBy {
+        cluster_label: "harbour",
+        owner_uid: OWNER_UID,
+        unrendered: &unrendered,
+    };
+    let changes =
+        diff_objects(&server.observed_objects(), &desired_objects(&cluster, &inputs), scope);
+    let written: Vec<_> =
+        changes.iter().filter(|it| it.is_write()).map(ObjectChange::key).collect();
+    assert!(written.iter().all(|key| !unrendered.contains(key)), "{written:?}");
+    // The other identities go on: the class of the changed secret is written.
+    assert!(written.iter().any(|key| key.name == "managed-azure-disk-csi"), "{written:?}");
+    assert!(written.iter().any(|key| key.name == "azure-disk-csi-config"), "{written:?}");
 }
 
 #[test]
@@ -398,11 +441,8 @@ fn changed_secret_name_changes_only_objects_that_contain_it() {
     let mut server = converged_server(&desired_objects_of(&example_with_changes(&[])));
     let field = format!("{CONTROL_PLANE}/disk/credentialsSecretName");
     let renamed = desired_objects_of(&example_with_changes(&[(field, json!("another"))]));
-    insta::assert_snapshot!(format_plan(&diff_objects(
-        &server.observed_objects(),
-        &renamed,
-        OWNED_BY_EXAMPLE
-    )));
+    let changes = diff_objects(&server.observed_objects(), &renamed, OWNED_BY_EXAMPLE);
+    insta::assert_snapshot!(format_plan(&changes, &BTreeMap::new()));
     server.reconcile(&renamed);
     assert_eq!(server.reconcile(&renamed), []);
 }

@@ -3,7 +3,11 @@
 //!
 //! The format is JSON with two spaces of indentation, keys in a fixed order, no trailing newline,
 //! and empty values included. There are two layouts: that of the cloud provider, which the storage
-//! drivers share, and that of the KMS plugin, which spells one flag differently and lacks two keys.
+//! drivers share, and that of the KMS plugin, which spells one flag differently, lacks two keys and
+//! names no network.
+//!
+//! A configuration with an unusable value of the HostedCluster cannot be rendered; the others are
+//! not affected.
 //!
 //! Source: HyperShift's control plane operator and hypershift operator.
 
@@ -25,6 +29,9 @@ pub const WORKER_CONFIG_MAP: &str = "azure-cloud-config";
 
 /// The JSON key with the path of the credential file.
 pub const CREDENTIAL_PATH_KEY: &str = "aadMSIDataPlaneIdentityPath";
+
+/// A configuration, or the name of the object that cannot be rendered.
+pub(super) type RenderedConfig<T> = Result<T, &'static str>;
 
 /// The Secrets with the layout of the KMS plugin.
 const KMS_LAYOUT_SECRETS: &[&str] = &["azure-kms-config"];
@@ -79,7 +86,8 @@ struct CloudProviderConfig<'a> {
     user_assigned_identity_id: Option<&'a str>,
 }
 
-/// The layout of the KMS plugin.
+/// The layout of the KMS plugin. HyperShift leaves the names of network, subnet and security group
+/// empty, and the plugin does not read them.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct KmsPluginCloudConfig<'a> {
@@ -113,7 +121,7 @@ struct KmsPluginCloudConfig<'a> {
 pub(super) fn desired_cloud_config_secrets(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,
-) -> Vec<Secret> {
+) -> Vec<RenderedConfig<Secret>> {
     let mut secrets = Vec::new();
     for (component, identity) in cluster.running_components() {
         for consumer in component.consumers() {
@@ -122,7 +130,7 @@ pub(super) fn desired_cloud_config_secrets(
                 CredentialPathSource::CloudConfig { secret, .. }
                     if KMS_LAYOUT_SECRETS.contains(&secret) =>
                 {
-                    (secret, render_kms_plugin_config(cluster, &path))
+                    (secret, Some(render_kms_plugin_config(cluster, &path)))
                 }
                 CredentialPathSource::CloudConfig { secret, .. } => (
                     secret,
@@ -138,14 +146,15 @@ pub(super) fn desired_cloud_config_secrets(
                 ),
                 _ => continue,
             };
-            secrets.push(Secret {
+            let to_secret = |text: String| Secret {
                 metadata: object_metadata(cluster, names, name),
                 data: Some(BTreeMap::from([(
                     CLOUD_CONFIG_KEY.to_owned(),
                     ByteString(text.into_bytes()),
                 )])),
                 ..Secret::default()
-            });
+            };
+            secrets.push(text.map(to_secret).ok_or(name));
         }
     }
     secrets
@@ -156,31 +165,30 @@ pub(super) fn desired_cloud_config_secrets(
 pub(super) fn desired_worker_cloud_config(
     cluster: &ValidatedHostedCluster,
     names: &RenderContext,
-) -> ConfigMap {
+) -> RenderedConfig<ConfigMap> {
     let text = render_cloud_provider_config(cluster, CloudConfigReader::Workers, "");
-    ConfigMap {
+    let text = text.ok_or(WORKER_CONFIG_MAP)?;
+    Ok(ConfigMap {
         metadata: object_metadata(cluster, names, WORKER_CONFIG_MAP),
         data: Some(BTreeMap::from([(CLOUD_CONFIG_KEY.to_owned(), text)])),
         ..ConfigMap::default()
-    }
+    })
 }
 
+/// Returns `None` if the reader needs a value of the HostedCluster that cannot be used.
 fn render_cloud_provider_config(
     cluster: &ValidatedHostedCluster,
     reader: CloudConfigReader,
     path: &str,
-) -> String {
+) -> Option<String> {
     let azure = &cluster.azure;
     let workers = reader == CloudConfigReader::Workers;
     let balances = reader != CloudConfigReader::Storage;
-    let only = |text| if balances { text } else { "" };
-    let probe = Some(&azure.health_probe).filter(|_| balances);
-    let (probe_path, probe_port) = match probe {
-        Some(LoadBalancerHealthProbe::SharedAt { path, port }) => (path.as_deref(), *port),
-        _ => (None, None),
-    };
+    let vnet = azure.vnet.as_ref()?;
+    let load_balancer = if balances { Some(LoadBalancerSettings::of(cluster)?) } else { None };
+    let balancer = load_balancer.unwrap_or_default();
     let registry = azure.registry_identity.as_ref().filter(|_| workers);
-    to_go_json(&CloudProviderConfig {
+    Some(to_go_json(&CloudProviderConfig {
         cloud: azure.cloud.name(),
         tenant_id: azure.tenant.0.as_str(),
         use_managed_identity_extension: workers,
@@ -193,26 +201,61 @@ fn render_cloud_provider_config(
         aad_msi_data_plane_identity_path: path,
         resource_group: &azure.resource_group,
         location: &azure.location,
-        vnet_name: azure.vnet.name(),
-        vnet_resource_group: azure.vnet.resource_group().unwrap_or_default(),
-        subnet_name: only(azure.subnet.name()),
-        security_group_name: only(azure.security_group.name()),
-        security_group_resource_group: only(
-            azure.security_group.resource_group().unwrap_or_default(),
-        ),
+        vnet_name: vnet.name(),
+        vnet_resource_group: vnet.resource_group().unwrap_or_default(),
+        subnet_name: balancer.subnet_name,
+        security_group_name: balancer.security_group_name,
+        security_group_resource_group: balancer.security_group_resource_group,
         route_table_name: "",
         cloud_provider_backoff: balances,
         cloud_provider_backoff_duration: if balances { BACKOFF_SECONDS } else { 0 },
         use_instance_metadata: workers,
-        load_balancer_sku: only(LOAD_BALANCER_SKU),
+        load_balancer_sku: balancer.sku,
         disable_outbound_snat: balances,
-        load_balancer_name: only(cluster.infra_id.as_str()),
-        cluster_service_load_balancer_health_probe_mode: probe
-            .map_or("", LoadBalancerHealthProbe::mode),
-        cluster_service_shared_load_balancer_health_probe_path: probe_path,
-        cluster_service_shared_load_balancer_health_probe_port: probe_port,
+        load_balancer_name: balancer.name,
+        cluster_service_load_balancer_health_probe_mode: balancer.probe_mode,
+        cluster_service_shared_load_balancer_health_probe_path: balancer.probe_path,
+        cluster_service_shared_load_balancer_health_probe_port: balancer.probe_port,
         user_assigned_identity_id: registry.map(lanyard_vocabulary::ArmResourceId::as_str),
-    })
+    }))
+}
+
+/// The settings of load balancers; those of a reader without load balancers are empty.
+#[derive(Debug, Default)]
+struct LoadBalancerSettings<'a> {
+    name: &'a str,
+    sku: &'a str,
+    subnet_name: &'a str,
+    security_group_name: &'a str,
+    security_group_resource_group: &'a str,
+    probe_mode: &'a str,
+    probe_path: Option<&'a str>,
+    probe_port: Option<u16>,
+}
+
+impl<'a> LoadBalancerSettings<'a> {
+    /// Returns `None` if a value of the HostedCluster cannot be used.
+    fn of(cluster: &'a ValidatedHostedCluster) -> Option<Self> {
+        let azure = &cluster.azure;
+        let security_group = azure.security_group.as_ref()?;
+        let probe = azure.health_probe.as_ref()?;
+        let (probe_path, probe_port) = match probe {
+            LoadBalancerHealthProbe::SharedAt { path, port } => (path.as_deref(), *port),
+            LoadBalancerHealthProbe::Shared | LoadBalancerHealthProbe::ServiceNodePort => {
+                (None, None)
+            }
+        };
+        Some(Self {
+            name: cluster.infra_id.as_str(),
+            sku: LOAD_BALANCER_SKU,
+            subnet_name: azure.subnet.name(),
+            security_group_name: security_group.name(),
+            security_group_resource_group: security_group.resource_group().unwrap_or_default(),
+            probe_mode: probe.mode(),
+            probe_path,
+            probe_port,
+        })
+    }
 }
 
 fn render_kms_plugin_config(cluster: &ValidatedHostedCluster, path: &str) -> String {
@@ -228,11 +271,11 @@ fn render_kms_plugin_config(cluster: &ValidatedHostedCluster, path: &str) -> Str
         aad_msi_data_plane_identity_path: path,
         resource_group: &azure.resource_group,
         location: &azure.location,
-        vnet_name: azure.vnet.name(),
-        vnet_resource_group: azure.vnet.resource_group().unwrap_or_default(),
-        subnet_name: azure.subnet.name(),
-        security_group_name: azure.security_group.name(),
-        security_group_resource_group: azure.security_group.resource_group().unwrap_or_default(),
+        vnet_name: "",
+        vnet_resource_group: "",
+        subnet_name: "",
+        security_group_name: "",
+        security_group_resource_group: "",
         route_table_name: "",
         cloud_provider_backoff: true,
         cloud_provider_backoff_duration: BACKOFF_SECONDS,

@@ -6,6 +6,7 @@ use lanyard_api::{SecretProviderClass, VaultObjectEntry};
 use lanyard_vocabulary::Component;
 use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
 
+use super::azure_cluster::{AzureCluster, desired_azure_cluster};
 use super::cloud_config::{
     CLOUD_CONFIG_KEY, CREDENTIAL_PATH_KEY, desired_cloud_config_secrets,
     desired_worker_cloud_config,
@@ -15,6 +16,7 @@ use super::credential_injection::{CredentialInjection, desired_injection};
 use super::network_secret::desired_network_secret;
 use super::render_context::{RenderContext, object_metadata};
 use super::{ControlPlaneIdentity, ValidatedHostedCluster};
+use crate::objects::{ObjectKey, OwnedKind};
 
 #[cfg(test)]
 mod tests;
@@ -34,23 +36,53 @@ pub struct DesiredState {
     /// The identity of Cluster API Provider Azure; `None` if the provider does not support the
     /// cloud.
     pub cluster_identity: Option<AzureClusterIdentity>,
+    /// The cluster of Cluster API Provider Azure, which refers to the identity; `None` without the
+    /// identity.
+    pub azure_cluster: Option<AzureCluster>,
+    /// The desired objects that contain an unusable value of the HostedCluster, so that they cannot
+    /// be rendered.
+    pub unrendered: Vec<ObjectKey>,
     /// The credential injections: a volume, a mount and variables for every consumer.
     pub credential_injections: Vec<CredentialInjection>,
 }
 
 /// Computes the desired objects of a hosted cluster.
 pub fn desired_state(cluster: &ValidatedHostedCluster, names: &RenderContext) -> DesiredState {
-    let mut secrets = desired_cloud_config_secrets(cluster, names);
+    let namespace = cluster.control_plane_namespace();
+    let unrendered = |kind, name: &str| ObjectKey {
+        kind,
+        namespace: Some(namespace.clone()),
+        name: name.to_owned(),
+    };
+    let mut missing = Vec::new();
+    let (mut config_maps, mut secrets) = (Vec::new(), Vec::new());
+    match desired_worker_cloud_config(cluster, names) {
+        Ok(config_map) => config_maps.push(config_map),
+        Err(name) => missing.push(unrendered(OwnedKind::ConfigMap, name)),
+    }
+    for secret in desired_cloud_config_secrets(cluster, names) {
+        match secret {
+            Ok(secret) => secrets.push(secret),
+            Err(name) => missing.push(unrendered(OwnedKind::Secret, name)),
+        }
+    }
     secrets.push(desired_network_secret(cluster, names));
+    let cluster_identity = desired_cluster_identity(cluster, names);
+    let azure_cluster =
+        cluster_identity.as_ref().and_then(|_| desired_azure_cluster(cluster, names));
+    if cluster_identity.is_some() && azure_cluster.is_none() {
+        missing.push(unrendered(OwnedKind::AzureCluster, &cluster.name));
+    }
     DesiredState {
-        namespace: cluster.control_plane_namespace(),
         secret_provider_classes: cluster
             .running_components()
             .map(|(component, identity)| desired_class(cluster, names, component, identity))
             .collect(),
-        config_maps: vec![desired_worker_cloud_config(cluster, names)],
+        config_maps,
         secrets,
-        cluster_identity: desired_cluster_identity(cluster, names),
+        cluster_identity,
+        azure_cluster,
+        unrendered: missing,
         credential_injections: cluster
             .running_components()
             .flat_map(|(component, identity)| {
@@ -60,6 +92,7 @@ pub fn desired_state(cluster: &ValidatedHostedCluster, names: &RenderContext) ->
                 component.consumers().iter().map(wire)
             })
             .collect(),
+        namespace,
     }
 }
 

@@ -75,6 +75,29 @@ impl KeyRole {
     }
 }
 
+/// The version of the KMS API between the API server and its KMS plugins.
+///
+/// A configuration keeps its version: HyperShift writes `v2` into a new one, and copies the version
+/// of an existing one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KmsApiVersion {
+    /// The version of configurations that an early release of HyperShift created.
+    V1,
+    /// The version of every new configuration.
+    #[default]
+    V2,
+}
+
+impl KmsApiVersion {
+    /// Returns the value of `apiVersion` of a KMS provider.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        }
+    }
+}
+
 impl KmsEncryption {
     /// Returns the keys with their roles.
     pub fn keys(&self) -> impl Iterator<Item = (KeyRole, &EncryptionKey)> {
@@ -105,7 +128,8 @@ pub(crate) fn desired_encryption_config(
 ) -> Option<Secret> {
     let encryption = cluster.encryption.as_ref()?;
     cluster.identities.get(&lanyard_vocabulary::Component::Kms)?;
-    let text = ByteString(render_encryption_config(encryption).into_bytes());
+    let text = render_encryption_config(encryption, names.kms_api_version);
+    let text = ByteString(text.into_bytes());
     Some(Secret {
         metadata: object_metadata(cluster, names, ENCRYPTION_CONFIG_SECRET),
         data: Some(BTreeMap::from([(ENCRYPTION_CONFIG_KEY.to_owned(), text)])),
@@ -115,7 +139,7 @@ pub(crate) fn desired_encryption_config(
 }
 
 /// Renders YAML as HyperShift's encoder does: sorted keys, lists not indented.
-fn render_encryption_config(encryption: &KmsEncryption) -> String {
+fn render_encryption_config(encryption: &KmsEncryption, api_version: KmsApiVersion) -> String {
     let mut lines = vec![
         "apiVersion: apiserver.config.k8s.io/v1".to_owned(),
         "kind: EncryptionConfiguration".to_owned(),
@@ -125,7 +149,7 @@ fn render_encryption_config(encryption: &KmsEncryption) -> String {
     for (part, key) in encryption.keys() {
         lines.extend([
             "  - kms:".to_owned(),
-            "      apiVersion: v2".to_owned(),
+            format!("      apiVersion: {}", api_version.name()),
             format!("      endpoint: {}", part.socket_endpoint()),
             format!("      name: {}", encryption.provider_name(key)),
             "      timeout: 35s".to_owned(),

@@ -23,12 +23,17 @@ use lanyard_api::{HostedCluster, truncate_to_second};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::encryption_config::{ENCRYPTION_CONFIG_KEY, is_promoted, read_status_key};
+use super::encryption_config::{
+    ENCRYPTION_CONFIG_KEY, KmsApiVersion, is_promoted, read_status_key, with_key_roles,
+};
 use super::{EncryptionKey, KmsEncryption, ValidatedHostedCluster};
 use crate::problem::{ProblemSeverity, ValidationProblem};
 
+mod data_encryption;
 #[cfg(test)]
 mod tests;
+
+pub use data_encryption::{DATA_ENCRYPTION_UP_TO_DATE, DataEncryption, data_encryption};
 
 /// State: API servers can decrypt with the new key, and still encrypt with the old one.
 pub const READ_ONLY_DEPLOY_STATE: &str = "ReadOnlyDeploy";
@@ -94,7 +99,13 @@ pub fn next_key_rotation_step(
     let Some((status, known)) = key_record(wire) else {
         return first_key_record(encryption, inputs);
     };
-    let rotation = |target| KeyRotation { from: &known, to: target, status, now: inputs.now };
+    let rotation = |target| KeyRotation {
+        from: &known,
+        to: target,
+        status,
+        is_managed_hsm: encryption.is_managed_hsm,
+        now: inputs.now,
+    };
     match read_status_key(status, "targetKey") {
         Some(_) if is_promoted(status) => KeyRotationStep::Unchanged,
         None if known == *spec => KeyRotationStep::Unchanged,
@@ -121,6 +132,31 @@ pub fn has_key_record(wire: &HostedCluster) -> bool {
     key_record(wire).is_some()
 }
 
+/// Lints a rotation between private vaults, which the API servers cannot reach at the same time: the
+/// private router of HyperShift knows only the vault of the spec's active key.
+pub fn lint_private_rotation(
+    cluster: &ValidatedHostedCluster,
+    wire: &HostedCluster,
+) -> Option<ValidationProblem> {
+    let encryption = with_key_roles(cluster, wire).encryption?;
+    if !encryption.is_private_access {
+        return None;
+    }
+    let (_, stranded) = encryption.keys().find(|(_, key)| !encryption.is_routed(key))?;
+    Some(ValidationProblem {
+        field: "spec.secretEncryption.kms.azure.activeKey.keyVaultName".to_owned(),
+        severity: ProblemSeverity::Lint,
+        message: format!(
+            "the private router leads only to the vault `{}`, so the API servers cannot use {stranded}",
+            encryption.routed_vault
+        ),
+        hint: Some(format!(
+            "restore a key of the vault `{}`; or make this vault reachable from the management cluster without the router until all values are re-encrypted",
+            stranded.vault
+        )),
+    })
+}
+
 /// Lints a rotation that needs manual re-encryption to finish.
 pub fn lint_key_rotation(wire: &HostedCluster) -> Option<ValidationProblem> {
     let (status, known) = key_record(wire)?;
@@ -144,6 +180,19 @@ pub fn read_configured_providers(secret: &Value) -> ConfiguredProviders {
     ConfiguredProviders {
         writer: configuration.writer_name().unwrap_or_default(),
         readers: configuration.reader_names(),
+    }
+}
+
+/// Returns the KMS API version in the Secret with an `EncryptionConfiguration`: that of the provider
+/// that encrypts. A configuration in which no KMS provider encrypts gets the version of a new one.
+pub fn read_kms_api_version(secret: &Value) -> KmsApiVersion {
+    let configuration = parse_encryption_configuration(secret);
+    let resources = configuration.iter().flat_map(|configuration| &configuration.resources);
+    let mut writers = resources.filter_map(|entry| entry.providers.first()?.get("kms"));
+    match writers.next().map(|kms| kms.get("apiVersion").and_then(Value::as_str)) {
+        // The API server reads a KMS provider without a version as `v1`.
+        Some(None | Some("v1")) => KmsApiVersion::V1,
+        None | Some(Some(_)) => KmsApiVersion::V2,
     }
 }
 
@@ -236,11 +285,20 @@ fn first_key_record(encryption: &KmsEncryption, inputs: &KeyRotationInputs<'_>) 
         }
         _ if let Some(reader) = forgotten => return unknown_reader(active, reader),
         None => json!({"activeKey": status_key(active)}),
-        Some(backup) if writes(active) => json!({
-            "activeKey": status_key(backup),
-            "targetKey": status_key(active),
-            "history": [history_entry(backup, active, WRITE_PROMOTE_STATE, inputs.now)],
-        }),
+        Some(backup) if writes(active) => {
+            let rotation = KeyRotation {
+                from: backup,
+                to: active,
+                status: &Value::Null,
+                is_managed_hsm: encryption.is_managed_hsm,
+                now: inputs.now,
+            };
+            json!({
+                "activeKey": status_key(backup),
+                "targetKey": status_key(active),
+                "history": [rotation.history_entry(WRITE_PROMOTE_STATE)],
+            })
+        }
         Some(backup) => json!({"activeKey": status_key(backup)}),
     };
     let message = "the key that encrypts is recorded in `status.secretEncryption`, so that a change of it keeps the old one".to_owned();
@@ -292,6 +350,7 @@ struct KeyRotation<'a> {
     from: &'a EncryptionKey,
     to: &'a EncryptionKey,
     status: &'a Value,
+    is_managed_hsm: bool,
     now: Timestamp,
 }
 
@@ -361,7 +420,7 @@ impl KeyRotation<'_> {
         reason: &'static str,
         message: String,
     ) -> KeyRotationStep {
-        history.insert(0, history_entry(self.from, self.to, state, self.now));
+        history.insert(0, self.history_entry(state));
         history.truncate(MAX_HISTORY_ENTRIES);
         self.record_status(history, reason, message)
     }
@@ -385,15 +444,15 @@ impl KeyRotation<'_> {
         let history = self.status.get("history").and_then(Value::as_array);
         history.cloned().unwrap_or_default()
     }
-}
 
-fn history_entry(from: &EncryptionKey, to: &EncryptionKey, state: &str, now: Timestamp) -> Value {
-    json!({
-        "from": key_fingerprint(from),
-        "to": key_fingerprint(to),
-        "state": state,
-        "startedTime": truncate_to_second(now),
-    })
+    fn history_entry(self, state: &str) -> Value {
+        json!({
+            "from": key_reference(self.from, self.is_managed_hsm),
+            "to": key_reference(self.to, self.is_managed_hsm),
+            "state": state,
+            "startedTime": truncate_to_second(self.now),
+        })
+    }
 }
 
 fn status_key(key: &EncryptionKey) -> Value {
@@ -405,10 +464,17 @@ fn status_key(key: &EncryptionKey) -> Value {
     json!({"provider": "Azure", "azure": azure})
 }
 
-/// Returns the history's reference to a key: a digest of vault, name and version.
-fn key_fingerprint(key: &EncryptionKey) -> Value {
-    let fingerprint = hex::encode(digest(&SHA256, status_key(key)["azure"].to_string().as_bytes()));
-    json!({"provider": "Azure", "fingerprint": fingerprint})
+/// Returns the history's reference to a key.
+fn key_reference(key: &EncryptionKey, is_managed_hsm: bool) -> Value {
+    json!({"provider": "Azure", "fingerprint": key_fingerprint(key, is_managed_hsm)})
+}
+
+/// Returns HyperShift's fingerprint of a key: the hexadecimal SHA-256 of `vault/name/version`, with
+/// `/ManagedHSM` for a key of a managed HSM.
+fn key_fingerprint(key: &EncryptionKey, is_managed_hsm: bool) -> String {
+    let hsm = if is_managed_hsm { "/ManagedHSM" } else { "" };
+    let text = format!("{}/{}/{}{hsm}", key.vault, key.name, key.version);
+    hex::encode(digest(&SHA256, text.as_bytes()))
 }
 
 /// Source: `maxItems` of `history`.

@@ -7,6 +7,8 @@ use lanyard_api::HostedCluster;
 use lanyard_vocabulary::EntraClientId;
 
 use super::ValidatedHostedCluster;
+use super::azure_cluster::ControlPlaneEndpoint;
+use super::encryption_config::KmsApiVersion;
 
 /// The inputs for rendering a cluster's objects, in addition to the validated cluster.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +19,10 @@ pub struct RenderContext {
     /// The owner of the objects, in the namespace of the control plane. Kubernetes ignores owners
     /// in other namespaces, so the HostedCluster cannot be the owner.
     pub owner: Option<OwnerReference>,
+    /// The address of the hosted API server, if it is known.
+    pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
+    /// The KMS API version of the live `EncryptionConfiguration`.
+    pub kms_api_version: KmsApiVersion,
 }
 
 /// Returns name, namespace, owner and the annotation with the cluster's namespace and name.

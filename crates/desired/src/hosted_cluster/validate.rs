@@ -3,7 +3,8 @@
 //!
 //! As in the API server, unknown fields are ignored and defaults are applied before validation.
 //! Violations of HyperShift's schema are errors with the schema's messages ([`validate_schema`]).
-//! Additional rules are lints, except for values that lanyard cannot use at all.
+//! Additional rules are lints, except for values that lanyard cannot use at all. An unusable value
+//! that only some objects need does not reject the cluster ([`ValidatedWithLints::object_errors`]).
 //!
 //! Source: the schema of `HostedCluster` in `hypershift.openshift.io/v1beta1`.
 
@@ -24,6 +25,7 @@ mod authentication;
 mod checker;
 mod encryption;
 mod identity;
+mod misspelled_fields;
 mod placement;
 mod platform;
 mod schema;
@@ -36,6 +38,7 @@ pub use schema::validate_schema;
 pub use update::validate_update;
 
 use checker::FieldChecker;
+use misspelled_fields::report_misspelled_fields;
 
 const AZURE: &str = "spec.platform.azure";
 const AUTHENTICATION: &str = "spec.platform.azure.azureAuthenticationConfig";
@@ -50,6 +53,9 @@ fn azure_field(field: &str) -> String {
 pub struct ValidatedWithLints {
     /// The validated cluster.
     pub hosted_cluster: ValidatedHostedCluster,
+    /// The errors of values that only some objects need: exactly the objects of
+    /// [`unrendered_objects`](crate::objects::unrendered_objects) cannot be rendered.
+    pub object_errors: ValidationProblems,
     /// The lints; contains no errors.
     pub lints: ValidationProblems,
 }
@@ -72,6 +78,7 @@ fn validate_managed_cluster(
     wire: &HostedCluster,
 ) -> Result<ValidatedWithLints, ValidationProblems> {
     let mut checker = FieldChecker { problems: validate_schema(wire) };
+    let mut partial = FieldChecker::default();
     let spec = wire.spec.clone().unwrap_or_default();
     let metadata = check_metadata(&mut checker, wire);
     let infra_id = check_infra_id(&mut checker, &spec);
@@ -79,8 +86,8 @@ fn validate_managed_cluster(
     let Some(azure) = check_azure_platform(&mut checker, &spec) else {
         return Err(checker.problems);
     };
-    let placement =
-        placement::check_placement(&mut checker, &azure, health_probe_annotations(wire));
+    let annotations = health_probe_annotations(wire);
+    let placement = placement::check_placement(&mut checker, &mut partial, &azure, &annotations);
     let authentication = authentication::check_authentication(&mut checker, &azure, &spec);
     let encryption = encryption::check_encryption(&mut checker, &spec);
     let (encryption, kms) = encryption.unzip();
@@ -90,13 +97,11 @@ fn validate_managed_cluster(
         identity::lint_shared_client_ids(&mut checker, &authentication.identities);
         authentication
     });
-    if checker.problems.has_errors() {
-        return Err(checker.problems);
-    }
-    let (Some((namespace, name)), Some(infra_id), Some(azure), Some(authentication)) =
-        (metadata, infra_id, placement, authentication)
+    let is_rejected = checker.problems.has_errors();
+    let (false, Some((namespace, name)), Some(infra_id), Some(azure), Some(authentication)) =
+        (is_rejected, metadata, infra_id, placement, authentication)
     else {
-        return Err(checker.problems);
+        return Err(checker.problems.into_iter().chain(partial.problems).collect());
     };
     let base_domain = spec.dns.and_then(|dns| dns.base_domain).filter(|domain| !domain.is_empty());
     let hosted_cluster = ValidatedHostedCluster {
@@ -111,7 +116,11 @@ fn validate_managed_cluster(
         data_plane: authentication.data_plane,
         encryption,
     };
-    Ok(ValidatedWithLints { hosted_cluster, lints: checker.problems })
+    Ok(ValidatedWithLints {
+        hosted_cluster,
+        object_errors: partial.problems,
+        lints: checker.problems,
+    })
 }
 
 /// A HostedCluster that was parsed and validated.
@@ -121,6 +130,9 @@ pub struct ParsedHostedCluster {
     pub wire: HostedCluster,
     /// The validated cluster.
     pub hosted_cluster: ValidatedHostedCluster,
+    /// The errors because of which single objects cannot be rendered, as
+    /// [`ValidatedWithLints::object_errors`].
+    pub object_errors: ValidationProblems,
     /// The lints; contains no errors.
     pub lints: ValidationProblems,
 }
@@ -171,15 +183,17 @@ pub fn parse_hosted_cluster(text: &str) -> Result<ParsedHostedCluster, ParseHost
     }
     match validate(&wire) {
         Ok(validated) => {
-            let lints = unquoted.into_iter().chain(validated.lints).collect();
-            Ok(ParsedHostedCluster { wire, hosted_cluster: validated.hosted_cluster, lints })
+            let ValidatedWithLints { hosted_cluster, object_errors, lints } = validated;
+            let lints = unquoted.into_iter().chain(lints).collect();
+            let lints = report_misspelled_fields(&wire, lints);
+            Ok(ParsedHostedCluster { wire, hosted_cluster, object_errors, lints })
         }
         Err(HostedClusterValidationError::UnsupportedPlatform(kind)) => {
             Err(ParseHostedClusterError::UnsupportedPlatform(kind))
         }
         Err(HostedClusterValidationError::Invalid(problems)) => {
             let problems = unquoted.into_iter().chain(problems).collect();
-            Err(ParseHostedClusterError::Invalid(problems))
+            Err(ParseHostedClusterError::Invalid(report_misspelled_fields(&wire, problems)))
         }
     }
 }
@@ -206,7 +220,8 @@ fn check_metadata(checker: &mut FieldChecker, wire: &HostedCluster) -> Option<(S
     Some((namespace, name))
 }
 
-/// HyperShift generates a missing infra id. Here, no name can be built without it.
+/// The operator generates a missing infra id before it validates the cluster; no name can be built
+/// without it.
 fn check_infra_id(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> Option<InfraId> {
     let field = "spec.infraID";
     let Some(text) = spec.infra_id.as_deref() else {
@@ -217,8 +232,22 @@ fn check_infra_id(checker: &mut FieldChecker, spec: &HostedClusterSpec) -> Optio
         );
         return None;
     };
+    if text.len() > LONGEST_AZURE_NAME {
+        checker.problems.lint(
+            field,
+            format!(
+                "the load balancer is named after the infra id, which has {} characters; Azure allows {LONGEST_AZURE_NAME}",
+                text.len()
+            ),
+            "create the cluster with a shorter infra id",
+        );
+    }
     checker.check_parsed(field, text)
 }
+
+/// The longest name of a load balancer (Microsoft Learn, "Naming rules and restrictions for Azure
+/// resources").
+const LONGEST_AZURE_NAME: usize = 80;
 
 /// Defaults are applied before validation, so the rule that a signing key needs an issuer can never
 /// fail. The intended rule is a lint.
@@ -253,20 +282,6 @@ fn check_azure_platform(
     spec: &HostedClusterSpec,
 ) -> Option<AzurePlatform> {
     let platform = spec.platform.as_ref()?;
-    let field = "spec.platform.type";
-    match platform.platform_type.as_deref() {
-        Some("") => checker.problems.error(field, "Required value"),
-        // The schema accepts a misspelled platform, and HyperShift would treat it as another
-        // platform.
-        Some(misspelled) if misspelled != platform::AZURE_PLATFORM_TYPE => {
-            checker.problems.error_with_hint(
-                field,
-                format!("`{misspelled}` is not a platform; `{}` is", platform::AZURE_PLATFORM_TYPE),
-                format!("write `{}`", platform::AZURE_PLATFORM_TYPE),
-            );
-        }
-        _ => {}
-    }
     checker.check_required(AZURE, platform.azure.clone())
 }
 

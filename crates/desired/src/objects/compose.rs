@@ -1,5 +1,7 @@
 //! Composition of all desired objects of a hosted cluster.
 
+use std::collections::BTreeSet;
+
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::Component;
 use serde::Serialize;
@@ -13,7 +15,7 @@ use crate::hosted_cluster::desired_state::{DesiredState, desired_state};
 use crate::hosted_cluster::encryption_config::{desired_encryption_config, with_key_roles};
 use crate::hosted_cluster::network_secret::NETWORK_SECRET;
 use crate::hosted_cluster::render_context::RenderContext;
-use crate::workload::desired_workloads;
+use crate::workload::{desired_workloads, mounts_any};
 
 /// The deployments of [`ObjectWriter::HostedCluster`]; [`ObjectWriter::ControlPlane`] writes all
 /// others.
@@ -21,7 +23,8 @@ const HOSTED_CLUSTER_DEPLOYMENTS: [&str; 2] = ["control-plane-operator", "capi-p
 /// The Secrets of [`ObjectWriter::HostedCluster`].
 const HOSTED_CLUSTER_SECRETS: [&str; 2] = ["azure-kms-config", NETWORK_SECRET];
 
-/// Returns all desired objects of a hosted cluster, in the order in which they are applied.
+/// Returns all desired objects of a hosted cluster, in the order in which they are applied, without
+/// the [`unrendered_objects`].
 ///
 /// An object that both writers apply appears twice, once per writer. The two differ only in the
 /// desired-state hash, which only [`ObjectWriter::ControlPlane`] sets.
@@ -29,10 +32,37 @@ pub fn desired_objects(
     cluster: &ValidatedHostedCluster,
     inputs: &DesiredObjectInputs<'_>,
 ) -> Vec<DesiredObject> {
+    let mut objects = compose(cluster, inputs).objects;
+    objects.sort_by(|one, other| {
+        (one.step, &one.key, one.writer).cmp(&(other.step, &other.key, other.writer))
+    });
+    objects
+}
+
+/// Returns the objects that are desired and cannot be rendered: objects that contain an unusable
+/// value of the HostedCluster ([`ValidatedWithLints::object_errors`]), and deployments that mount
+/// such an object. Existing ones stay as they are.
+///
+/// [`ValidatedWithLints::object_errors`]: crate::ValidatedWithLints::object_errors
+pub fn unrendered_objects(
+    cluster: &ValidatedHostedCluster,
+    inputs: &DesiredObjectInputs<'_>,
+) -> BTreeSet<ObjectKey> {
+    let azure = &cluster.azure;
+    let is_complete =
+        azure.vnet.is_some() && azure.security_group.is_some() && azure.health_probe.is_some();
+    if is_complete { BTreeSet::new() } else { compose(cluster, inputs).unrendered }
+}
+
+fn compose<'a>(
+    cluster: &'a ValidatedHostedCluster,
+    inputs: &DesiredObjectInputs<'_>,
+) -> DesiredObjectsBuilder<'a> {
+    let mut composition =
+        DesiredObjectsBuilder { cluster, objects: Vec::new(), unrendered: BTreeSet::new() };
     if inputs.mode == OperatorMode::IdentityOnly {
-        return Vec::new();
+        return composition;
     }
-    let mut composition = DesiredObjectsBuilder { cluster, objects: Vec::new() };
     composition.add_object(
         ObjectWriter::HostedCluster,
         ApplyStep::Namespace,
@@ -46,11 +76,7 @@ pub fn desired_objects(
     if inputs.owner != ControlPlaneOwner::Absent {
         composition.add_owned_objects(&with_key_roles(cluster, inputs.wire), inputs);
     }
-    let mut objects = composition.objects;
-    objects.sort_by(|one, other| {
-        (one.step, &one.key, one.writer).cmp(&(other.step, &other.key, other.writer))
-    });
-    objects
+    composition
 }
 
 /// Returns the writer of a deployment.
@@ -79,6 +105,7 @@ pub(crate) fn class_writers(component: Component) -> Vec<ObjectWriter> {
 struct DesiredObjectsBuilder<'a> {
     cluster: &'a ValidatedHostedCluster,
     objects: Vec<DesiredObject>,
+    unrendered: BTreeSet<ObjectKey>,
 }
 
 impl DesiredObjectsBuilder<'_> {
@@ -91,6 +118,8 @@ impl DesiredObjectsBuilder<'_> {
         let names = RenderContext {
             vault_reader: inputs.vault_reader,
             owner: inputs.owner.owner_reference(cluster),
+            control_plane_endpoint: inputs.control_plane_endpoint.clone(),
+            kms_api_version: inputs.kms_api_version,
         };
         let owners = to_value(&names.owner.iter().collect::<Vec<_>>());
         let desired = desired_state(cluster, &names);
@@ -115,17 +144,23 @@ impl DesiredObjectsBuilder<'_> {
             };
             self.add_object(writer, ApplyStep::Configuration, to_value(secret));
         }
-        if let Some(identity) = &desired.cluster_identity {
-            self.add_object(
-                ObjectWriter::HostedCluster,
-                ApplyStep::Configuration,
-                to_value(identity),
-            );
+        let cluster_api = [
+            desired.cluster_identity.as_ref().map(to_value),
+            desired.azure_cluster.as_ref().map(to_value),
+        ];
+        for value in cluster_api.into_iter().flatten() {
+            self.add_object(ObjectWriter::HostedCluster, ApplyStep::Configuration, value);
         }
+        self.unrendered.extend(desired.unrendered.iter().cloned());
         let workloads = desired_workloads(cluster, &desired, encryption_config.as_ref(), inputs);
         for (name, mut value) in workloads {
             value["metadata"]["ownerReferences"] = owners.clone();
-            self.add_object(deployment_writer(&name), ApplyStep::Workload, value);
+            if mounts_any(&value, &desired.unrendered) {
+                // Without its configuration, the pods would restart and not start again.
+                self.unrendered.extend(ObjectKey::from_json(&value));
+            } else {
+                self.add_object(deployment_writer(&name), ApplyStep::Workload, value);
+            }
         }
     }
 

@@ -7,6 +7,8 @@ use lanyard_api::{HostedCluster, HostedControlPlane};
 use lanyard_vocabulary::EntraClientId;
 
 use crate::hosted_cluster::ValidatedHostedCluster;
+use crate::hosted_cluster::azure_cluster::ControlPlaneEndpoint;
+use crate::hosted_cluster::encryption_config::KmsApiVersion;
 use crate::templates::WorkloadTemplates;
 
 /// The inputs for rendering objects, in addition to the validated cluster.
@@ -27,6 +29,10 @@ pub struct DesiredObjectInputs<'a> {
     pub refresh: VolumeRefresh,
     /// The address of the router to private vaults, if the cluster has one.
     pub private_router: Option<IpAddr>,
+    /// The address of the hosted API server, from the status of the HostedControlPlane.
+    pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
+    /// The KMS API version of the live `EncryptionConfiguration`.
+    pub kms_api_version: KmsApiVersion,
 }
 
 /// The objects that the operator writes.

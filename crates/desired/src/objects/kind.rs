@@ -15,12 +15,14 @@ pub enum OwnedKind {
     RoleBinding,
     /// The SecretProviderClass that mounts one credential.
     SecretProviderClass,
-    /// A cloud configuration.
+    /// A cloud configuration, or the copy of a trust bundle.
     ConfigMap,
-    /// A configuration; no Secret that lanyard writes contains a credential.
+    /// A configuration without a credential, or the copy of a pull secret or SSH key.
     Secret,
     /// The identity of Cluster API.
     AzureClusterIdentity,
+    /// The infrastructure of Cluster API, which refers to the identity.
+    AzureCluster,
     /// The workload of a component.
     Deployment,
 }
@@ -79,8 +81,7 @@ const SECRET_PROVIDER_CLASS: KindInfo = namespaced_kind(
     "secretproviderclasses",
     BOTH_WRITERS,
 );
-const CONFIG_MAP: KindInfo =
-    namespaced_kind("v1", "ConfigMap", "configmaps", &[ObjectWriter::ControlPlane]);
+const CONFIG_MAP: KindInfo = namespaced_kind("v1", "ConfigMap", "configmaps", BOTH_WRITERS);
 const SECRET: KindInfo = namespaced_kind("v1", "Secret", "secrets", BOTH_WRITERS);
 const AZURE_CLUSTER_IDENTITY: KindInfo = namespaced_kind(
     crate::hosted_cluster::cluster_identity::AzureClusterIdentity::API_VERSION,
@@ -88,11 +89,17 @@ const AZURE_CLUSTER_IDENTITY: KindInfo = namespaced_kind(
     "azureclusteridentities",
     HOSTED_CLUSTER_WRITER,
 );
+const AZURE_CLUSTER: KindInfo = namespaced_kind(
+    crate::hosted_cluster::azure_cluster::AzureCluster::API_VERSION,
+    crate::hosted_cluster::azure_cluster::AzureCluster::KIND,
+    "azureclusters",
+    HOSTED_CLUSTER_WRITER,
+);
 const DEPLOYMENT: KindInfo = namespaced_kind("apps/v1", "Deployment", "deployments", BOTH_WRITERS);
 
 impl OwnedKind {
     /// All kinds, in the order in which they are applied.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Namespace,
         Self::HostedControlPlane,
         Self::ServiceAccount,
@@ -101,6 +108,7 @@ impl OwnedKind {
         Self::ConfigMap,
         Self::Secret,
         Self::AzureClusterIdentity,
+        Self::AzureCluster,
         Self::Deployment,
     ];
 
@@ -115,6 +123,7 @@ impl OwnedKind {
             Self::ConfigMap => &CONFIG_MAP,
             Self::Secret => &SECRET,
             Self::AzureClusterIdentity => &AZURE_CLUSTER_IDENTITY,
+            Self::AzureCluster => &AZURE_CLUSTER,
             Self::Deployment => &DEPLOYMENT,
         }
     }

@@ -8,9 +8,12 @@ use crate::fixture::{
     parse_hosted_cluster_json as wire_of, validated_cluster,
 };
 use crate::hash::DESIRED_STATE_HASH_ANNOTATION;
+use crate::hosted_cluster::azure_cluster::ControlPlaneEndpoint;
 use crate::templates::WorkloadTemplates;
 
+mod byte_exact;
 mod golden;
+mod hosted_control_plane;
 mod properties;
 
 fn key_texts(objects: &[DesiredObject]) -> Vec<String> {
@@ -89,6 +92,8 @@ fn control_plane_copies_the_spec_with_unknown_fields() {
     let mut expected = example["spec"].clone();
     let release = expected.as_object_mut().unwrap().remove("release").unwrap();
     expected["releaseImage"] = release["image"].clone();
+    expected["pullSecret"] = json!({"name": "pull-secret"});
+    expected["sshKey"] = json!({"name": "ssh-key"});
     assert_eq!(control_plane.value["spec"], expected);
     let annotations = control_plane.value["metadata"]["annotations"].as_object().unwrap();
     assert_eq!(
@@ -114,6 +119,8 @@ fn the_namespace_has_the_resource_id_and_keeps_the_standard_that_its_pods_keep()
             find_object(&objects, OwnedKind::Namespace, "clusters-harbour").value.clone();
         let id = &namespace["metadata"]["annotations"]["azure.microsoft.com/hcp-cluster-azure-resource-id"];
         assert!(id.as_str().unwrap().ends_with("/hcpOpenShiftClusters/harbour"));
+        let synced = "security.openshift.io/scc.podSecurityLabelSync";
+        assert_eq!(namespace["metadata"]["labels"][synced], "false");
         namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].clone()
     };
     assert_eq!(standard(None, ""), "restricted");
@@ -206,15 +213,87 @@ fn a_private_vault_is_reached_through_the_router_where_there_is_one() {
     assert_eq!(unreached["hostAliases"], Value::Null);
     // The vault denies public access, which says nothing about the identity.
     assert_eq!(asks(&unreached), [false, false]);
-    for (vaults, hosts) in [
-        (["one-keys", "one-keys"], json!(["one-keys.vault.azure.net"])),
-        (["one-keys", "two-keys"], json!(["one-keys.vault.azure.net", "two-keys.vault.azure.net"])),
-    ] {
+    // The router knows only the vault of the spec's active key, whatever the roles of the keys.
+    for vaults in [["harbour-keys", "harbour-keys"], ["one-keys", "harbour-keys"]] {
         let reached = pod(vaults, Some("172.30.0.100"));
-        let expected = json!([{"ip": "172.30.0.100", "hostnames": hosts}]);
-        assert_eq!(reached["hostAliases"], expected);
+        let host = "harbour-keys.vault.azure.net";
+        let expected = json!([{"ip": "172.30.0.100", "hostnames": [host]}]);
+        assert_eq!(reached["hostAliases"], expected, "{vaults:?}");
         assert_eq!(asks(&reached), [true, true]);
     }
+}
+
+#[test]
+fn the_azure_cluster_has_the_endpoint_of_the_hosted_api_server() {
+    let wire = example_with_changes(&[]);
+    let templates = WorkloadTemplates::default();
+    let endpoint = ControlPlaneEndpoint { host: "api.harbour.example".to_owned(), port: 443 };
+    for (given, expected) in
+        [(None, Value::Null), (Some(endpoint), json!({"host": "api.harbour.example", "port": 443}))]
+    {
+        let inputs = DesiredObjectInputs {
+            control_plane_endpoint: given,
+            ..example_inputs(&wire, &templates)
+        };
+        let objects = desired_objects(&validated_cluster(&wire), &inputs);
+        let cluster = &find_object(&objects, OwnedKind::AzureCluster, "harbour").value;
+        assert_eq!(cluster["spec"]["controlPlaneEndpoint"], expected);
+    }
+}
+
+#[test]
+fn an_unusable_value_costs_only_the_objects_that_contain_it() {
+    let expected: [(&str, Value, &[&str]); 3] = [
+        (
+            "/metadata/annotations",
+            json!({(lanyard_api::HostedCluster::HEALTH_PROBE_PORT_ANNOTATION): ""}),
+            &[
+                "ConfigMap clusters-harbour/azure-cloud-config",
+                "Secret clusters-harbour/azure-cloud-config",
+                "Deployment clusters-harbour/azure-cloud-controller-manager",
+            ],
+        ),
+        (
+            "/spec/platform/azure/securityGroupID",
+            json!("default"),
+            &[
+                "ConfigMap clusters-harbour/azure-cloud-config",
+                "Secret clusters-harbour/azure-cloud-config",
+                "Deployment clusters-harbour/azure-cloud-controller-manager",
+            ],
+        ),
+        (
+            "/spec/platform/azure/vnetID",
+            json!("default"),
+            &[
+                "ConfigMap clusters-harbour/azure-cloud-config",
+                "Secret clusters-harbour/azure-cloud-config",
+                "Secret clusters-harbour/azure-disk-csi-config",
+                "Secret clusters-harbour/azure-file-csi-config",
+                "AzureCluster clusters-harbour/harbour",
+                "Deployment clusters-harbour/azure-cloud-controller-manager",
+                "Deployment clusters-harbour/azure-disk-csi-driver-controller",
+                "Deployment clusters-harbour/azure-file-csi-driver-controller",
+            ],
+        ),
+    ];
+    let all = key_texts(&desired_objects_of(&example_with_changes(&[])));
+    for (pointer, value, missing) in expected {
+        let wire = example_with_changes(&[(pointer.to_owned(), value)]);
+        let (cluster, templates) = (validated_cluster(&wire), WorkloadTemplates::default());
+        let inputs = example_inputs(&wire, &templates);
+        let found: Vec<_> =
+            unrendered_objects(&cluster, &inputs).iter().map(ToString::to_string).collect();
+        assert_eq!(found, missing, "{pointer}");
+        let rendered = key_texts(&desired_objects(&cluster, &inputs));
+        let others: Vec<_> =
+            all.iter().filter(|key| !missing.contains(&key.as_str())).cloned().collect();
+        assert_eq!(rendered, others, "{pointer}");
+    }
+    let wire = example_with_changes(&[]);
+    let templates = WorkloadTemplates::default();
+    let none = unrendered_objects(&validated_cluster(&wire), &example_inputs(&wire, &templates));
+    assert!(none.is_empty());
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use k8s_openapi::ByteString;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -6,7 +7,10 @@ use crate::fixture::{
     AZURE, CONTROL_PLANE, EXAMPLE_YAML, desired_objects_of, desired_state_of, example_inputs,
     example_with_changes, validated_cluster,
 };
-use crate::objects::{ControlPlaneOwner, DesiredObjectInputs, desired_objects};
+use crate::hash::desired_state_hash;
+use crate::objects::{
+    ControlPlaneOwner, DesiredObjectInputs, desired_objects, without_ownership_marks,
+};
 use crate::templates::WorkloadTemplates;
 
 fn rendered_files(objects: &[DesiredObject]) -> Vec<RenderedFile> {
@@ -29,6 +33,33 @@ fn the_example_as_files() {
     let files = rendered_files(&desired_objects(&validated_cluster(&wire), &inputs));
     let text: Vec<_> = files.iter().map(|file| format!("# {}\n{}", file.name, file.text)).collect();
     insta::assert_snapshot!(text.join("---\n"));
+}
+
+/// Returns a printed object in the form that an API server stores, without lanyard's marks.
+fn stored_object(mut object: Value) -> Value {
+    let texts = object.as_object_mut().unwrap().remove("stringData");
+    if let Some(Value::Object(texts)) = texts {
+        let bytes = |text: &Value| json!(ByteString(text.as_str().unwrap().as_bytes().to_vec()));
+        let data = texts.iter().map(|(key, text)| (key.clone(), bytes(text)));
+        object["data"] = Value::Object(data.collect());
+    }
+    without_ownership_marks(&object)
+}
+
+#[test]
+fn printed_objects_hash_to_their_annotation() {
+    let wire = example_with_changes(&[]);
+    let templates = WorkloadTemplates::default();
+    for owner in [ControlPlaneOwner::WithoutUid, ControlPlaneOwner::Known("u".to_owned())] {
+        let inputs = DesiredObjectInputs { owner, ..example_inputs(&wire, &templates) };
+        let files = rendered_files(&desired_objects(&validated_cluster(&wire), &inputs));
+        for file in &files {
+            let object = parsed_file(&files, &file.name);
+            let printed = &object["metadata"]["annotations"][DESIRED_STATE_HASH_ANNOTATION];
+            let expected = desired_state_hash(&stored_object(object.clone()));
+            assert_eq!(*printed, expected, "{}", file.name);
+        }
+    }
 }
 
 #[test]

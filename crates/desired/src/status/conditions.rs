@@ -13,6 +13,7 @@ use super::inputs::{ClusterValidation, IdentityStatusInputs, ObservedPod};
 use super::pod_identity::REASON_NOT_REPORTED;
 use super::{CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, REASON_AS_EXPECTED};
 use crate::forecast::{RenewalState, forecast_identity_renewal};
+use crate::hosted_cluster::key_rotation::{DATA_ENCRYPTION_UP_TO_DATE, DataEncryption};
 use crate::problem::ProblemSeverity;
 use crate::report_text::{single_line, valid_reason_or};
 
@@ -36,23 +37,27 @@ pub const IDENTITIES_IN_STEP: &str = "AzureIdentitiesInStep";
 /// attention).
 pub const ADVISED_CONFIGURATION: &str = "AdvisedConfiguration";
 
-/// Returns all conditions, always in this order.
+/// Returns all conditions, always in this order. [`DATA_ENCRYPTION_UP_TO_DATE`] is absent unless this
+/// operator keeps the key record.
 pub(super) fn conditions(
     inputs: &IdentityStatusInputs<'_>,
     identities: &[IdentityStatus],
     drift: &[DriftStatus],
 ) -> Vec<Condition> {
-    [
+    let always = [
         (VALID_AZURE_IDENTITIES, valid_identities(inputs, identities)),
         (VALID_KMS_CONFIG, valid_kms_config(inputs)),
         (VALID_NETWORK, valid_network(inputs)),
         (CREDENTIALS_RENEWED, credentials_renewed(inputs, identities)),
         (IDENTITIES_IN_STEP, identities_in_step(drift)),
         (ADVISED_CONFIGURATION, advised_configuration(inputs)),
-    ]
-    .into_iter()
-    .map(|(kind, content)| content.into_condition(kind, inputs))
-    .collect()
+    ];
+    let data_encryption = data_encryption(inputs).map(|it| (DATA_ENCRYPTION_UP_TO_DATE, it));
+    always
+        .into_iter()
+        .chain(data_encryption)
+        .map(|(kind, content)| content.into_condition(kind, inputs))
+        .collect()
 }
 
 /// The status, reason and message of a condition.
@@ -177,10 +182,21 @@ fn valid_kms_config(inputs: &IdentityStatusInputs<'_>) -> ConditionContent {
 }
 
 fn valid_network(inputs: &IdentityStatusInputs<'_>) -> ConditionContent {
+    if let ClusterValidation::Valid(cluster) = inputs.cluster {
+        let ids =
+            [("vnetID", &cluster.azure.vnet), ("securityGroupID", &cluster.azure.security_group)];
+        if let Some((field, _)) = ids.into_iter().find(|(_, id)| id.is_none()) {
+            return ConditionContent::new(
+                CONDITION_FALSE,
+                REASON_INSUFFICIENT_CAPABILITIES,
+                format!("`spec.platform.azure.{field}` is not the id of such a resource"),
+            );
+        }
+    }
     let probes =
         canary_probes(inputs, Component::ControlPlaneOperator, CanaryProbeReport::NETWORK_PROBE);
     if let Some(probe) = deciding_probe(&probes) {
-        return condition_from_probe(probe, "InsufficientClusterCapabilities");
+        return condition_from_probe(probe, REASON_INSUFFICIENT_CAPABILITIES);
     }
     previous_condition(inputs, VALID_NETWORK, &[Component::ControlPlaneOperator]).unwrap_or_else(
         || {
@@ -295,14 +311,33 @@ fn identities_in_step(drift: &[DriftStatus]) -> ConditionContent {
     ConditionContent::new(CONDITION_FALSE, reason, join_lines(lines))
 }
 
-/// For an invalid cluster, other conditions report the errors and this one the lints.
+/// The key record of an invalid cluster stays as it is.
+fn data_encryption(inputs: &IdentityStatusInputs<'_>) -> Option<ConditionContent> {
+    if let ClusterValidation::Invalid(_) = inputs.cluster {
+        let mut previous = inputs.previous_status?.conditions.iter();
+        let previous = previous.find(|it| it.type_ == DATA_ENCRYPTION_UP_TO_DATE)?;
+        let status =
+            if previous.status == CONDITION_TRUE { CONDITION_TRUE } else { CONDITION_FALSE };
+        return Some(ConditionContent::new(status, &*previous.reason, &*previous.message));
+    }
+    let DataEncryption { is_up_to_date, reason, message } = inputs.data_encryption?;
+    let status = if *is_up_to_date { CONDITION_TRUE } else { CONDITION_FALSE };
+    Some(ConditionContent::new(status, *reason, message))
+}
+
+/// For a valid cluster, this condition reports all problems: an error of a valid cluster costs only
+/// the objects that need the value. For an invalid cluster, other conditions report the errors and
+/// this one the lints.
 fn advised_configuration(inputs: &IdentityStatusInputs<'_>) -> ConditionContent {
-    let problems = match inputs.cluster {
-        ClusterValidation::Valid(_) => inputs.lints,
-        ClusterValidation::Invalid(problems) => problems,
+    let (problems, with_errors) = match inputs.cluster {
+        ClusterValidation::Valid(_) => (inputs.lints, true),
+        ClusterValidation::Invalid(problems) => (problems, false),
     };
+    let errors = problems.iter().filter(|it| with_errors && it.severity == ProblemSeverity::Error);
     let lints = problems.iter().filter(|it| it.severity == ProblemSeverity::Lint);
-    let lines: Vec<_> = lints
+    let reason = if errors.clone().next().is_some() { "ObjectsNotRendered" } else { "Linted" };
+    let lines: Vec<_> = errors
+        .chain(lints)
         .map(|lint| match &lint.hint {
             Some(hint) => format!("{lint}; next: {hint}"),
             None => lint.to_string(),
@@ -313,13 +348,14 @@ fn advised_configuration(inputs: &IdentityStatusInputs<'_>) -> ConditionContent 
     }
     // Lints have a higher limit, because the suggested fix is at the end of a line.
     let lines: Vec<_> = lines.iter().map(|line| single_line(line, MAX_LINT_BYTES)).collect();
-    ConditionContent::new(CONDITION_FALSE, "Linted", lines.join(" | "))
+    ConditionContent::new(CONDITION_FALSE, reason, lines.join(" | "))
 }
 
 const AS_EXPECTED_MESSAGE: &str = "All is well";
 const REASON_STATUS_UNKNOWN: &str = "StatusUnknown";
 const REASON_INVALID_CREDENTIALS: &str = "InvalidAzureCredentials";
 const REASON_AZURE_ERROR: &str = "AzureError";
+const REASON_INSUFFICIENT_CAPABILITIES: &str = "InsufficientClusterCapabilities";
 /// Chosen so that at least nine lines fit into a message.
 const MAX_LINE_BYTES: usize = 300;
 const MAX_LINT_BYTES: usize = 800;

@@ -12,6 +12,7 @@ use crate::drift::DriftFinding;
 use crate::forecast::RenewalPolicy;
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::credential_injection::{CLASS_NAME_ATTRIBUTE, CSI_DRIVER};
+use crate::hosted_cluster::key_rotation::DataEncryption;
 use crate::problem::ValidationProblems;
 use crate::workload::CanaryCalls;
 
@@ -35,8 +36,11 @@ pub struct IdentityStatusInputs<'a> {
     pub canary_calls: CanaryCalls<'a>,
     /// The time limits for renewals and rotations.
     pub renewal_policy: &'a RenewalPolicy,
-    /// The lints of the HostedCluster.
+    /// The lints of the HostedCluster, and the errors because of which single objects cannot be
+    /// rendered.
     pub lints: &'a ValidationProblems,
+    /// The state of the data encryption, if this operator keeps the key record.
+    pub data_encryption: Option<&'a DataEncryption>,
     /// Whether the HostedCluster is being deleted. Its pods then disappear, and identities keep
     /// their last status.
     pub is_deleting: bool,

@@ -17,6 +17,7 @@ use crate::drift::DriftFinding;
 use crate::fixture::{AZURE, KMS, example_with_changes, validated_cluster};
 use crate::forecast::RenewalPolicy;
 use crate::hosted_cluster::ValidatedHostedCluster;
+use crate::hosted_cluster::key_rotation::DataEncryption;
 use crate::problem::ValidationProblems;
 use crate::templates::WorkloadTemplates;
 use crate::workload::CanaryCalls;
@@ -43,6 +44,7 @@ struct StatusFixture {
     is_deleting: bool,
     templates: WorkloadTemplates,
     private_router: Option<IpAddr>,
+    data_encryption: Option<DataEncryption>,
     previous_status: Option<HostedClusterIdentitiesStatus>,
 }
 
@@ -74,6 +76,7 @@ impl StatusFixture {
             is_deleting: false,
             templates: WorkloadTemplates::default(),
             private_router: None,
+            data_encryption: None,
             previous_status: None,
             cluster,
         };
@@ -129,6 +132,7 @@ impl StatusFixture {
             },
             renewal_policy: &self.renewal_policy,
             lints: &self.lints,
+            data_encryption: self.data_encryption.as_ref(),
             is_deleting: self.is_deleting,
             drift_findings: &self.drift_findings,
             previous_status: self.previous_status.as_ref(),

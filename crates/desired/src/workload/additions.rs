@@ -20,6 +20,7 @@ pub(super) struct DeploymentAdditions {
     volumes: Vec<Value>,
     mounts: BTreeMap<String, Vec<Value>>,
     variables: BTreeMap<String, Vec<Value>>,
+    arguments: BTreeMap<String, Vec<Value>>,
     sidecars: Vec<Value>,
     host_aliases: Vec<Value>,
 }
@@ -54,6 +55,12 @@ impl DeploymentAdditions {
 
     pub(super) fn add_mount(&mut self, container: &str, mount: Value) {
         self.mounts.entry(container.to_owned()).or_default().push(mount);
+    }
+
+    /// Adds arguments after those of a container.
+    pub(super) fn add_arguments(&mut self, container: &str, arguments: Vec<String>) {
+        let arguments = arguments.into_iter().map(Value::String);
+        self.arguments.entry(container.to_owned()).or_default().extend(arguments);
     }
 
     pub(super) fn add_sidecar(&mut self, container: Value) {
@@ -135,8 +142,13 @@ impl DeploymentAdditions {
         containers.extend(self.sidecars);
         for container in &mut containers {
             let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-            for (field, additions) in [("volumeMounts", &self.mounts), ("env", &self.variables)] {
-                if let Some(additions) = additions.get(&name) {
+            let lists = [
+                ("volumeMounts", &self.mounts),
+                ("env", &self.variables),
+                ("args", &self.arguments),
+            ];
+            for (field, additions) in lists {
+                if let Some(additions) = additions.get(&name).filter(|it| !it.is_empty()) {
                     extend_array(&mut container[field], additions.clone());
                 }
             }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use lanyard_vocabulary::component::CredentialPathSource;
-use lanyard_vocabulary::{Cloud, Component};
+use lanyard_vocabulary::{Cloud, Component, VaultName};
 use serde_json::{Map, Value, json};
 
 use super::additions::config_mount_json;
@@ -119,11 +119,13 @@ impl WorkloadContext<'_> {
         ];
         let call = self.canary_calls().request_line(self.cluster, own.component);
         arguments.extend(call.map(|call| format!("--call={call}")));
-        if own.component == Component::ControlPlaneOperator {
+        if own.component == Component::ControlPlaneOperator
+            && let (Some(vnet), Some(security_group)) = (&azure.vnet, &azure.security_group)
+        {
             arguments.extend([
                 "--probe=network".to_owned(),
-                format!("--vnet-id={}", azure.vnet),
-                format!("--security-group-id={}", azure.security_group),
+                format!("--vnet-id={vnet}"),
+                format!("--security-group-id={security_group}"),
                 format!("--resource-group-id={}", self.cluster.managed_resource_group()),
             ]);
         }
@@ -184,11 +186,11 @@ impl WorkloadContext<'_> {
     }
 }
 
-/// Returns the host of the vault or managed HSM that holds a key; `None` if the cloud has no such
+/// Returns the host of a vault or managed HSM that holds keys; `None` if the cloud has no such
 /// service.
-pub(super) fn key_host(
+pub(super) fn vault_host(
     encryption: &KmsEncryption,
-    key: &EncryptionKey,
+    vault: &VaultName,
     cloud: Cloud,
 ) -> Option<String> {
     let endpoints = cloud.endpoints()?;
@@ -197,11 +199,11 @@ pub(super) fn key_host(
     } else {
         endpoints.vault_suffix
     };
-    Some(format!("{}.{suffix}", key.vault))
+    Some(format!("{vault}.{suffix}"))
 }
 
 fn key_url(encryption: &KmsEncryption, key: &EncryptionKey, cloud: Cloud) -> Option<String> {
-    let host = key_host(encryption, key, cloud)?;
+    let host = vault_host(encryption, &key.vault, cloud)?;
     Some(format!("https://{host}/keys/{}/{}", key.name, key.version))
 }
 

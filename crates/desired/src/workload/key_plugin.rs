@@ -5,17 +5,20 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Value, json};
 
 use super::additions::{DeploymentAdditions, config_mount_json};
-use super::canary::{base_container, key_host};
+use super::canary::{base_container, vault_host};
 use super::{ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount};
 use crate::hosted_cluster::EncryptionKey;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::encryption_config::{
     ENCRYPTION_CONFIG_KEY, ENCRYPTION_CONFIG_SECRET, KeyRole,
 };
+use crate::templates::api_server_flags::missing_encryption_flags;
+use crate::templates::template_container;
 
 impl WorkloadContext<'_> {
     /// Adds a KMS plugin for each key, unless the template has one. An API server from a template
-    /// also gets the sockets and the `EncryptionConfiguration`, which a canary does not need.
+    /// also gets the sockets, the `EncryptionConfiguration` and its flags, which a canary does not
+    /// need.
     pub(super) fn add_key_plugins(
         self,
         additions: &mut DeploymentAdditions,
@@ -50,7 +53,10 @@ impl WorkloadContext<'_> {
                 additions.add_volume(volume.clone());
             }
         }
-        if template.is_some() {
+        if let Some(template) = template {
+            let container = template_container(template, server);
+            let flags = container.map(missing_encryption_flags).unwrap_or_default();
+            additions.add_arguments(server, flags);
             additions.add_mount(server, config_mount_json(KMS_SOCKET_MOUNT));
             additions.add_secret_volume(
                 ENCRYPTION_CONFIG_SECRET,
@@ -61,10 +67,8 @@ impl WorkloadContext<'_> {
         }
         if let Some(router) = self.inputs.private_router.filter(|_| encryption.is_private_access) {
             let cloud = self.cluster.azure.cloud;
-            let mut hosts: Vec<_> =
-                encryption.keys().filter_map(|(_, key)| key_host(encryption, key, cloud)).collect();
-            hosts.dedup();
-            additions.add_host_alias(router, &hosts);
+            let host = vault_host(encryption, &encryption.routed_vault, cloud);
+            additions.add_host_alias(router, host.as_slice());
         }
     }
 
@@ -108,12 +112,6 @@ fn sidecar_security_context(own: &Value, template: &Value, server: &str) -> Valu
         }
     }
     context
-}
-
-/// Returns a container of a template.
-fn template_container<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
-    let containers = template.pointer("/spec/template/spec/containers")?.as_array()?;
-    containers.iter().find(|it| it.get("name").and_then(Value::as_str) == Some(name))
 }
 
 fn key_plugin_arguments(

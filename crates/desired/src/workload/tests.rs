@@ -199,6 +199,110 @@ fn template_keeps_its_fields_and_gets_the_credential_injection() {
     insta::assert_snapshot!(yaml(&deployments(&[], API_SERVER)["kube-apiserver"]));
 }
 
+/// The flags of HyperShift's API server.
+const CONFIG_FLAG: &str =
+    "--encryption-provider-config=/etc/kubernetes/secret-encryption/config.yaml";
+const RELOAD_FLAG: &str = "--encryption-provider-config-automatic-reload=false";
+
+#[test]
+fn a_templated_api_server_gets_the_flags_that_it_lacks() {
+    let server_arguments = |fields: &str, changes: &[(String, Value)]| {
+        let templates = API_SERVER.replace(
+            "            image: hyperkube\n",
+            &format!("            image: hyperkube\n            {fields}\n"),
+        );
+        let deployment = deployments(changes, &templates).remove("kube-apiserver").unwrap();
+        container(&deployment, "kube-apiserver").get("args").cloned().unwrap_or_default()
+    };
+    let command = "command: [hyperkube, kube-apiserver]";
+    assert_eq!(server_arguments(command, &[]), json!([CONFIG_FLAG, RELOAD_FLAG]));
+    assert_eq!(
+        server_arguments(&format!("{command}\n            args: [-v=5]"), &[]),
+        json!(["-v=5", CONFIG_FLAG, RELOAD_FLAG])
+    );
+    let given = format!("command: [kube-apiserver, '{CONFIG_FLAG}']");
+    assert_eq!(server_arguments(&given, &[]), json!([RELOAD_FLAG]));
+    let script = "command: [/bin/sh, -c, 'exec kube-apiserver']";
+    assert_eq!(server_arguments(script, &[]), Value::Null);
+    // Without a key there is no configuration.
+    let no_key = [("/spec/secretEncryption".to_owned(), Value::Null)];
+    let templates = API_SERVER;
+    assert!(!deployments(&no_key, templates).contains_key("kube-apiserver"));
+}
+
+#[test]
+fn templates_without_the_encryption_configuration_are_linted() {
+    let lint = |container: &str| {
+        let templates = API_SERVER
+            .replace("image: hyperkube", &format!("image: hyperkube\n            {container}"));
+        WorkloadTemplates::parse(&templates).unwrap().lint_encryption_flags()
+    };
+    assert_eq!(lint("args: [-v=5]"), None);
+    let found = lint("args: [--encryption-provider-config=/own.yaml]").unwrap();
+    assert_eq!(
+        found.field,
+        "deployments.kube-apiserver.spec.template.spec.containers[name=kube-apiserver]"
+    );
+    assert!(lint("command: [/bin/bash, -c, kube-apiserver]").is_some());
+    assert_eq!(WorkloadTemplates::default().lint_encryption_flags(), None);
+}
+
+#[test]
+fn the_socket_volume_may_be_drained_besides_the_volumes_of_the_template() {
+    let annotation = |own: &str| {
+        let templates = API_SERVER.replace("own: annotation", &format!("own: annotation{own}"));
+        let deployment = deployments(&[], &templates).remove("kube-apiserver").unwrap();
+        let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
+        annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"].clone()
+    };
+    let key = ", cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
+    assert_eq!(annotation(""), "kms-socket");
+    assert_eq!(annotation(&format!("{key}: logs")), "logs,kms-socket");
+    assert_eq!(annotation(&format!("{key}: 'logs,kms-socket'")), "logs,kms-socket");
+    // Only the API server has such a volume.
+    let other = &deployments(&[], "")["ingress-operator"]["spec"]["template"]["metadata"];
+    assert_eq!(
+        other["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"],
+        Value::Null
+    );
+}
+
+#[test]
+fn a_configuration_in_two_volumes_is_hashed_once() {
+    let hash = |volumes: &str| {
+        let templates = format!(
+            "
+deployments:
+  azure-cloud-controller-manager:
+    spec:
+      selector: {{matchLabels: {{app: x}}}}
+      template:
+        metadata: {{labels: {{app: x}}}}
+        spec:
+          containers: [{{name: cloud-controller-manager, image: x}}]
+          volumes: {volumes}
+"
+        );
+        let deployments = deployments(&[], &templates);
+        let pods = &deployments["azure-cloud-controller-manager"]["spec"]["template"];
+        pods["metadata"]["annotations"]["component.hypershift.openshift.io/config-hash"].clone()
+    };
+    let once = hash("[]");
+    assert_eq!(once.as_str().unwrap().len(), 8);
+    let secret = "{name: own, secret: {secretName: azure-cloud-config}}";
+    let projected = "{name: all, projected: {sources: [{secret: {name: azure-cloud-config}}]}}";
+    assert_eq!(hash(&format!("[{secret}, {projected}]")), once);
+    // A ConfigMap of the same name is another object.
+    let map = "{name: map, configMap: {name: azure-cloud-config}}";
+    assert_eq!(
+        hash(&format!("[{map}, {{name: map-2, configMap: {{name: azure-cloud-config}}}}]"))
+            .as_str()
+            .unwrap()
+            .len(),
+        16
+    );
+}
+
 #[test]
 fn a_plugin_runs_as_the_api_server_that_it_stands_beside() {
     let of_container = "{runAsUser: 1001, runAsNonRoot: true, allowPrivilegeEscalation: true}";

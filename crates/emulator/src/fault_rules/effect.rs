@@ -15,16 +15,21 @@ use crate::request::ServiceReply;
 
 /// The effect of a fault on a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "type", deny_unknown_fields)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase",
+    tag = "type",
+    deny_unknown_fields
+)]
 pub(crate) enum FaultEffect {
     /// 429 in the format of each service.
     Throttle {
         /// The `Retry-After` header in seconds. Without both headers, the time until the rate limit permits
         /// the request, or one second.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, alias = "retry_after", skip_serializing_if = "Option::is_none")]
         retry_after: Option<u32>,
         /// The `retry-after-ms` header in milliseconds.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, alias = "retry_after_ms", skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u32>,
     },
     /// A status with an error in the format of the service, or with another body.
@@ -43,10 +48,10 @@ pub(crate) enum FaultEffect {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
         /// The `Retry-After` header in seconds.
-        #[serde(default)]
+        #[serde(default, alias = "retry_after")]
         retry_after: Option<u32>,
         /// The `retry-after-ms` header in milliseconds.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, alias = "retry_after_ms", skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u32>,
     },
     /// The regular reply, delayed.

@@ -50,7 +50,7 @@ impl RateLimit {
 
 /// A token bucket: each request takes a token, and tokens return at a steady rate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TokenBucketLimit {
     /// The number of tokens in a full bucket.
     capacity: u32,
@@ -59,7 +59,7 @@ pub(crate) struct TokenBucketLimit {
     #[serde(default = "one_second")]
     seconds: u32,
     /// Which requests share a bucket.
-    #[serde(default)]
+    #[serde(default, alias = "shared_by")]
     shared_by: BucketScope,
     #[serde(skip)]
     buckets: TokenBuckets,

@@ -76,6 +76,21 @@ pub(crate) fn rotate_credential(
     issue_credential(azure, component, ids, now, &material)
 }
 
+/// Rotates a credential, as its owner does: the certificate is valid also if the previous one had expired. Other
+/// faults of the value are kept.
+pub(crate) fn renew_credential(
+    azure: &mut AzureState,
+    component: Component,
+    ids: &mut IdGenerator,
+    now: Timestamp,
+    padding: usize,
+) -> Result<IssuedCredential, SeedError> {
+    if let Some(identity) = azure.registry.component_identity_mut(component) {
+        identity.faults.remove(&IdentityFault::Expired);
+    }
+    rotate_credential(azure, component, ids, now, padding)
+}
+
 /// Issues a credential from existing keys.
 pub(super) fn issue_credential(
     azure: &mut AzureState,

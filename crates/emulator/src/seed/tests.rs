@@ -231,6 +231,24 @@ fn certificates_come_from_the_authority_and_match_their_keys_in_every_bundle() {
 }
 
 #[test]
+fn rotation_ends_the_expiry_of_a_credential() {
+    let fault = FaultPlan { fault: IdentityFault::Expired, component: Component::Disk };
+    let (mut azure, mut ids) = seed_azure(&plan_with_one_identity(Component::Disk, |plan| {
+        plan.identities[0].bundle = CredentialBundleFormat::Pem;
+        plan.drills.push(fault);
+    }));
+    let end_of_certificate = |azure: &AzureState| {
+        let document = credential_document(azure, Component::Disk);
+        let (_, chain) = key_and_certificates(&document, CredentialBundleFormat::Pem);
+        let (_, leaf) = X509Certificate::from_der(&chain[0]).unwrap();
+        leaf.validity().not_after.timestamp()
+    };
+    assert!(end_of_certificate(&azure) < SEED_TIME.as_second());
+    renew_credential(&mut azure, Component::Disk, &mut ids, SEED_TIME, 0).unwrap();
+    assert!(end_of_certificate(&azure) > SEED_TIME.as_second());
+}
+
+#[test]
 fn rotation_writes_a_new_version_with_later_not_before_and_new_key() {
     let (mut azure, mut ids) = seed_azure(&plan_with_one_identity(Component::Disk, |_| {}));
     let before = credential_document(&azure, Component::Disk);

@@ -1,6 +1,7 @@
 //! Reads the files of a mounted volume.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,52 +68,102 @@ pub(super) enum MountedFilesError {
         /// The file.
         path: PathBuf,
     },
+    /// The volume was published again or unpublished during the read, so the files may be truncated.
+    #[error("{} changed during the read", path.display())]
+    ChangedDuringRead {
+        /// The volume.
+        path: PathBuf,
+    },
 }
 
 /// Reads files of a volume. Missing files are left out.
 ///
 /// Planted symlinks cannot redirect the read: below the kubelet's directory only `..data` is followed, and
-/// only to a directory within the volume. All files belong to one generation.
+/// only to a directory within the volume. All files belong to one generation, which was still the current
+/// one after the last of them was read.
 pub(super) fn load_mounted_files(
     source: MountedVolumeLocation<'_>,
     names: &[FilePath],
 ) -> Result<MountedFiles, MountedFilesError> {
-    let MountedVolumeLocation { kubelet_directory: kubelet, volume_path: volume, .. } = source;
-    let target = kubelet.join(volume);
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |errno: Errno| MountedFilesError::ReadFailed { path, source: errno.into() }
-    };
-    let base = fs::open(kubelet, DIRECTORY, Mode::empty()).map_err(failed(kubelet))?;
-    let root = fs::openat2(&base, volume, DIRECTORY, Mode::empty(), RESOLVE_NO_LINKS)
-        .map_err(failed(&target))?;
-    let system = fs::fstatfs(&root).map_err(failed(&target))?;
-    if system.f_type != TMPFS_MAGIC {
-        return Err(MountedFilesError::NotMounted { path: target });
+    OpenGeneration::open(source)?.load(source, names)
+}
+
+/// The current generation of a volume, opened for reading.
+struct OpenGeneration {
+    /// The path of the volume.
+    target: PathBuf,
+    /// The directory of the volume.
+    root: OwnedFd,
+    /// The directory of the generation.
+    directory: OwnedFd,
+    /// The name of the generation: the target of `..data`.
+    name: CString,
+    /// When the generation became the current one.
+    shown_since: Timestamp,
+}
+
+impl OpenGeneration {
+    fn open(source: MountedVolumeLocation<'_>) -> Result<Self, MountedFilesError> {
+        let MountedVolumeLocation { kubelet_directory: kubelet, volume_path: volume, .. } = source;
+        let target = kubelet.join(volume);
+        let base = fs::open(kubelet, DIRECTORY, Mode::empty()).map_err(read_failed(kubelet))?;
+        let root = fs::openat2(&base, volume, DIRECTORY, Mode::empty(), RESOLVE_NO_LINKS)
+            .map_err(read_failed(&target))?;
+        let system = fs::fstatfs(&root).map_err(read_failed(&target))?;
+        if system.f_type != TMPFS_MAGIC {
+            return Err(MountedFilesError::NotMounted { path: target });
+        }
+        let data = target.join(DATA_LINK);
+        let link =
+            fs::statat(&root, DATA_LINK, AtFlags::SYMLINK_NOFOLLOW).map_err(read_failed(&data))?;
+        let name = fs::readlinkat(&root, DATA_LINK, Vec::new()).map_err(read_failed(&data))?;
+        let directory =
+            fs::openat2(&root, DATA_LINK, DIRECTORY, Mode::empty(), RESOLVE_WITHIN_VOLUME)
+                .map_err(read_failed(&data))?;
+        let nanoseconds = i32::try_from(link.st_mtime_nsec).unwrap_or(0);
+        let shown_since =
+            Timestamp::new(link.st_mtime, nanoseconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        Ok(Self { target, root, directory, name, shown_since })
     }
-    let data = target.join(DATA_LINK);
-    let link = fs::statat(&root, DATA_LINK, AtFlags::SYMLINK_NOFOLLOW).map_err(failed(&data))?;
-    let shown = fs::readlinkat(&root, DATA_LINK, Vec::new()).map_err(failed(&data))?;
-    let generation = fs::openat2(&root, DATA_LINK, DIRECTORY, Mode::empty(), RESOLVE_WITHIN_VOLUME)
-        .map_err(failed(&data))?;
-    let mut files = BTreeMap::new();
-    for name in names {
-        if let Some(content) = load_file(&generation, name, &target)? {
-            files.insert(name.clone(), content);
+
+    fn load(
+        self,
+        source: MountedVolumeLocation<'_>,
+        names: &[FilePath],
+    ) -> Result<MountedFiles, MountedFilesError> {
+        let mut files = BTreeMap::new();
+        for name in names {
+            if let Some(content) = load_file(&self.directory, name, &self.target)? {
+                files.insert(name.clone(), content);
+            }
+        }
+        let marker = load_marker(&self.root, source.driver);
+        self.expect_current()?;
+        // Only a marker of the generation that was read describes these files.
+        let marker = marker.filter(|it| it.generation.as_bytes() == self.name.as_bytes());
+        let age = marker.map_or_else(
+            || ContentAge::from_write_time(self.shown_since),
+            |marker| content_age(&marker, source.default_interval),
+        );
+        Ok(MountedFiles { files, age })
+    }
+
+    /// Fails unless `..data` still names this generation. The driver truncates the files of a generation
+    /// only after `..data` names another one or is gone, so files that were read before are whole.
+    fn expect_current(&self) -> Result<(), MountedFilesError> {
+        match fs::readlinkat(&self.root, DATA_LINK, Vec::new()) {
+            Ok(name) if name == self.name => Ok(()),
+            Ok(_) | Err(Errno::NOENT) => {
+                Err(MountedFilesError::ChangedDuringRead { path: self.target.clone() })
+            }
+            Err(errno) => Err(read_failed(&self.target.join(DATA_LINK))(errno)),
         }
     }
-    let marker = load_marker(&root, source.driver);
-    // Only a marker of the generation that was read describes these files; the volume may be changing now.
-    let marker = marker.filter(|it| it.generation.as_bytes() == shown.as_bytes());
-    let age = marker.map_or_else(
-        || {
-            let nanoseconds = i32::try_from(link.st_mtime_nsec).unwrap_or(0);
-            let written = Timestamp::new(link.st_mtime, nanoseconds);
-            ContentAge::from_write_time(written.unwrap_or(Timestamp::UNIX_EPOCH))
-        },
-        |marker| content_age(&marker, source.default_interval),
-    );
-    Ok(MountedFiles { files, age })
+}
+
+fn read_failed(path: &Path) -> impl FnOnce(Errno) -> MountedFilesError {
+    let path = path.to_owned();
+    move |errno| MountedFilesError::ReadFailed { path, source: errno.into() }
 }
 
 /// Returns the age of the content that a marker describes.
@@ -301,6 +352,33 @@ mod tests {
         let second = load(&kubelet, &["token"]).unwrap();
         assert_eq!(text(&second, "token").as_deref(), Some("new"));
         assert!(second.age.fetched_at >= first.age.fetched_at);
+    }
+
+    #[test]
+    fn files_of_a_volume_that_changes_during_the_read_are_not_used() {
+        let names = names(&["token"]);
+        // Published again: the old generation may be truncated soon.
+        let (kubelet, mut volume, _clock) = kubelet_with_volume();
+        publish(&mut volume, &[("token", b"old")]);
+        let opened = OpenGeneration::open(volume_location(&kubelet)).unwrap();
+        publish(&mut volume, &[("token", b"new")]);
+        let error = opened.load(volume_location(&kubelet), &names).unwrap_err();
+        assert!(matches!(error, MountedFilesError::ChangedDuringRead { .. }), "{error}");
+        // Unpublished: `..data` goes first, then each file is truncated and removed.
+        let opened = OpenGeneration::open(volume_location(&kubelet)).unwrap();
+        let target = kubelet.path().join(VOLUME);
+        let token = std::fs::canonicalize(target.join("..data/token")).unwrap();
+        std::fs::remove_file(target.join("..data")).unwrap();
+        std::fs::write(token, b"").unwrap();
+        let error = opened.load(volume_location(&kubelet), &names).unwrap_err();
+        assert!(matches!(error, MountedFilesError::ChangedDuringRead { .. }), "{error}");
+        // Removed completely.
+        let (kubelet, mut volume, _clock) = kubelet_with_volume();
+        publish(&mut volume, &[("token", b"t")]);
+        let opened = OpenGeneration::open(volume_location(&kubelet)).unwrap();
+        volume.remove_content().unwrap();
+        let error = opened.load(volume_location(&kubelet), &names).unwrap_err();
+        assert!(matches!(error, MountedFilesError::ChangedDuringRead { .. }), "{error}");
     }
 
     #[test]

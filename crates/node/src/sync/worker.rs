@@ -179,6 +179,9 @@ impl SecretSyncError {
         match self {
             Self::Class(error) => error.hint(),
             Self::ReadPod(error) => error.hint(),
+            Self::ReadVolume(MountedFilesError::ChangedDuringRead { .. }) => {
+                "no action needed: the volume is read again"
+            }
             Self::ReadVolume(_) => {
                 "check that the volume is mounted and that the node has free memory"
             }

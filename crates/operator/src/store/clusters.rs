@@ -98,10 +98,14 @@ impl CachedCluster {
         self.uid == known.uid && is_older_version(&self.resource_version, &known.resource_version)
     }
 
-    /// Stores the conditions and the version from the response to a write of the operator. Changes by others
-    /// arrive with the watch, which triggers a reconciliation.
+    /// Stores the conditions and the version from the response to a write of the operator, unless the response
+    /// is older or about another HostedCluster with the same name. Changes by others arrive with the watch,
+    /// which triggers a reconciliation.
     pub(crate) fn merge_written_status(&mut self, answer: DynamicObject, condition_types: &[&str]) {
         let answer = Self::of(answer, condition_types);
+        if answer.uid != self.uid || answer.is_older_than(self) {
+            return;
+        }
         if answer.content == self.content {
             self.content_version.clone_from(&answer.resource_version);
         }

@@ -8,6 +8,8 @@ use kube::api::DynamicObject;
 use lanyard_desired::{DesiredObject, ObjectKey, ObjectWriter, ObservedObject, OwnedKind};
 use serde_json::Value;
 
+use super::WatchStores;
+use super::render_facts::RenderFacts;
 use crate::namespace_owner::OwnershipMarks;
 
 /// The cached objects of one control plane.
@@ -25,6 +27,8 @@ struct CachedObject {
     is_written_here: bool,
     /// The owner of a Namespace; `None` for other kinds.
     ownership_marks: Option<Box<OwnershipMarks>>,
+    /// Facts that the desired objects depend on.
+    render_facts: Option<Box<RenderFacts>>,
     /// The digest of the content without status and volatile metadata.
     digest: u64,
     content: Option<Box<[u8]>>,
@@ -61,7 +65,7 @@ pub(crate) fn desired_digests(desired: &[DesiredObject]) -> DesiredDigests {
 
 impl ObjectCache {
     /// Caches the current version of an object, with its content if `keeps` is set. Returns whether the
-    /// content changed.
+    /// content changed, or a fact that the desired objects depend on.
     pub(crate) fn observe(
         &mut self,
         key: ObjectKey,
@@ -96,6 +100,7 @@ impl ObjectCache {
         let managed_fields = object.metadata.managed_fields.take().unwrap_or_default();
         let mut managers = managed_fields.iter().filter_map(|entry| entry.manager.as_deref());
         let is_written_here = managers.any(ObjectWriter::is_our_field_manager);
+        let render_facts = RenderFacts::of(&key, &object);
         if let Some(data) = object.data.as_object_mut() {
             data.remove("status");
         }
@@ -116,7 +121,8 @@ impl ObjectCache {
                     (stored.content, stored.in_sync_digest) =
                         (Some(content.into_boxed_slice()), None);
                 }
-                false
+                let before = std::mem::replace(&mut stored.render_facts, render_facts);
+                before != stored.render_facts
             }
             _ => {
                 let content = keeps_content.then(|| content.into_boxed_slice());
@@ -129,6 +135,7 @@ impl ObjectCache {
                     version,
                     is_written_here,
                     ownership_marks: marks,
+                    render_facts,
                     digest,
                     content,
                     other_writer,
@@ -182,9 +189,19 @@ impl ObjectCache {
         self.0.get(key)?.ownership_marks.as_deref()
     }
 
+    /// The facts of an object that the desired objects depend on.
+    pub(crate) fn render_facts(&self, key: &ObjectKey) -> Option<&RenderFacts> {
+        self.0.get(key)?.render_facts.as_deref()
+    }
+
     /// The uid of an object.
     pub(crate) fn uid(&self, key: &ObjectKey) -> Option<&str> {
         self.0.get(key).map(|stored| stored.uid.as_str())
+    }
+
+    /// The resource version of an object.
+    pub(crate) fn version(&self, key: &ObjectKey) -> Option<&str> {
+        self.0.get(key).map(|stored| stored.version.as_str())
     }
 
     /// The field manager that wrote an object last and is not the operator's.
@@ -200,6 +217,18 @@ impl ObjectCache {
     /// The size of the cached content, in bytes.
     pub(crate) fn content_bytes(&self) -> usize {
         self.0.values().filter_map(|stored| stored.content.as_ref()).map(|it| it.len()).sum()
+    }
+}
+
+impl WatchStores {
+    /// Whether these objects exist in a namespace and match the desired ones.
+    pub(crate) fn are_in_sync(&self, namespace: &str, desired: &DesiredDigests) -> bool {
+        let inner = self.inner.lock();
+        let cache = inner.namespaces.get(namespace);
+        desired.iter().all(|(key, digest)| {
+            let stored = cache.and_then(|cache| cache.objects.0.get(key));
+            stored.is_some_and(|stored| stored.in_sync_digest == Some(*digest))
+        })
     }
 }
 
@@ -366,6 +395,38 @@ mod tests {
                 .observed
                 .contains_key(&config_map_key())
         );
+    }
+
+    #[test]
+    fn endpoint_of_control_plane_is_read_from_its_status() {
+        let key = ObjectKey {
+            kind: OwnedKind::HostedControlPlane,
+            namespace: Some("clusters-harbour".to_owned()),
+            name: "harbour".to_owned(),
+        };
+        let control_plane = |version: &str, status: Value| {
+            let object = json!({
+                "apiVersion": "hypershift.openshift.io/v1beta1",
+                "kind": "HostedControlPlane",
+                "metadata": {"name": "harbour", "namespace": "clusters-harbour", "uid": "u",
+                    "resourceVersion": version},
+                "status": status,
+            });
+            serde_json::from_value::<DynamicObject>(object).unwrap()
+        };
+        let mut objects = ObjectCache::default();
+        let endpoint = |host: &str| json!({"controlPlaneEndpoint": {"host": host, "port": 443}});
+        assert!(objects.observe(key.clone(), control_plane("1", endpoint("")), true));
+        assert_eq!(objects.render_facts(&key), None);
+        objects.mark_in_sync(&key, "1", 7);
+        assert!(objects.observe(key.clone(), control_plane("2", endpoint("api.example")), true));
+        let facts = objects.render_facts(&key).unwrap();
+        let found = facts.control_plane_endpoint.as_ref().unwrap();
+        assert_eq!((found.host.as_str(), found.port), ("api.example", 443));
+        // The spec did not change, so the object is still in sync.
+        let in_sync = objects.objects_to_compare(&DesiredDigests::from([(key.clone(), 7)])).in_sync;
+        assert!(in_sync.contains(&key));
+        assert!(!objects.observe(key.clone(), control_plane("3", endpoint("api.example")), true));
     }
 
     #[test]

@@ -1,3 +1,5 @@
+mod interleavings;
+
 use std::sync::Arc;
 
 use lanyard_clock::{Clock as _, ManualClock, SharedClock};

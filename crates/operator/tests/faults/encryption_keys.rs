@@ -1,6 +1,7 @@
 //! The record of the active encryption key and the delivery of keys to the API servers, with conflicts,
 //! errors and interruptions.
 
+use k8s_openapi::ByteString;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::OperatorRole;
 use serde_json::{Value, json};
@@ -35,7 +36,12 @@ const NEW: &str = "00000000000000000000000000000002";
 
 /// Starts one cluster whose API server the operator deploys, and waits until its key is recorded.
 async fn start_with_recorded_key(prepare: impl Fn(&mut Value)) -> OperatorFixture {
-    let templates = WorkloadTemplates::parse(API_SERVER).unwrap();
+    start_with_template(API_SERVER, prepare).await
+}
+
+/// Does the same with this template of the API server.
+async fn start_with_template(template: &str, prepare: impl Fn(&mut Value)) -> OperatorFixture {
+    let templates = WorkloadTemplates::parse(template).unwrap();
     let fixture = OperatorFixture::start_with_templates(OperatorRole::All, templates, |server| {
         let mut first = hosted_cluster(0);
         prepare(&mut first);
@@ -193,6 +199,117 @@ async fn key_is_not_promoted_before_configuration_is_readable() {
     let is_promoted = || key_record(&fixture)["history"][0]["state"] == "WritePromote";
     // The requested delay, and up to a quarter more.
     fixture.advance_until("the key is promoted", 9 * SECOND, is_promoted).await;
+}
+
+/// Status and reason of a condition of the HostedCluster.
+fn cluster_condition(fixture: &OperatorFixture, kind: &str) -> Option<(Value, Value)> {
+    let cluster = fixture.server.object(HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)).unwrap();
+    let conditions = cluster["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|it| it["type"] == kind)?;
+    Some((found["status"].clone(), found["reason"].clone()))
+}
+
+#[tokio::test]
+async fn hosted_cluster_reports_its_data_encryption() {
+    let fixture = start_with_recorded_key(|_| ()).await;
+    let is = |status: &str, reason: &str| {
+        let found = cluster_condition(&fixture, "EtcdDataEncryptionUpToDate");
+        found == Some((json!(status), json!(reason)))
+    };
+    assert!(is("True", "ReEncryptionCompleted"));
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false);
+    });
+    let is_begun = || is("False", "ReadOnlyRolloutInProgress");
+    fixture.advance_until("the rotation is reported", 10 * SECOND, is_begun).await;
+    fixture.advance(10 * SECOND).await;
+    finish_rollout(&fixture);
+    let is_promoted = || is("False", "WritePromotionInProgress");
+    fixture.advance_until("the promotion is reported", MINUTE, is_promoted).await;
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        let record = it["status"]["secretEncryption"].as_object_mut().unwrap();
+        let target = record.remove("targetKey").unwrap();
+        record.insert("activeKey".to_owned(), target);
+    });
+    let is_over = || is("True", "ReEncryptionCompleted");
+    fixture.advance_until("the end is reported", 10 * SECOND, is_over).await;
+}
+
+#[tokio::test]
+async fn cluster_without_templated_api_server_has_no_condition_about_data_encryption() {
+    let fixture = OperatorFixture::start_converged(1).await;
+    assert_eq!(cluster_condition(&fixture, "EtcdDataEncryptionUpToDate"), None);
+    assert!(cluster_condition(&fixture, "ValidAzureIdentities").is_some());
+}
+
+#[tokio::test]
+async fn key_is_not_promoted_if_api_server_reads_another_configuration() {
+    let other = "{name: kube-apiserver, image: x, args: [--encryption-provider-config=/own.yaml]}";
+    let template = API_SERVER.replace("{name: kube-apiserver, image: x}", other);
+    assert_ne!(template, API_SERVER);
+    let fixture = start_with_template(&template, |_| ()).await;
+    let advised = cluster_condition(&fixture, "AdvisedConfiguration");
+    assert_eq!(advised, Some((json!("False"), json!("Linted"))));
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false);
+    });
+    fixture.advance(MINUTE).await;
+    finish_rollout(&fixture);
+    fixture.advance(10 * MINUTE).await;
+    assert_eq!(key_record(&fixture)["history"][0]["state"], "ReadOnlyDeploy");
+    assert_eq!(key_record(&fixture)["activeKey"]["azure"]["keyVersion"], OLD);
+}
+
+#[tokio::test]
+async fn configuration_keeps_its_kms_api_version() {
+    let fixture = start_with_recorded_key(|_| ()).await;
+    let configuration = || {
+        let data = encryption_configuration(&fixture);
+        let bytes: ByteString = serde_json::from_value(data["config.yaml"].clone()).unwrap();
+        String::from_utf8(bytes.0).unwrap()
+    };
+    let old = configuration().replace("apiVersion: v2\n", "apiVersion: v1\n");
+    assert!(old.contains("      apiVersion: v1\n"), "{old}");
+    let bytes = json!(ByteString(old.clone().into_bytes()));
+    fixture
+        .server
+        .change_externally(("secrets", &control_plane_namespace(0), CONFIGURATION), |secret| {
+            secret["data"]["config.yaml"] = bytes
+        });
+    fixture.advance(MINUTE).await;
+    assert_eq!(configuration(), old);
+    // A new key gets the version of the existing one.
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false);
+    });
+    fixture.advance(MINUTE).await;
+    let text = configuration();
+    assert_eq!(text.matches("      apiVersion: v1\n").count(), 2, "{text}");
+    assert!(!text.contains("apiVersion: v2"), "{text}");
+}
+
+#[tokio::test]
+async fn recreated_api_server_waits_for_its_configuration() {
+    let fixture = start_with_recorded_key(|_| ()).await;
+    let keys = encryption_configuration(&fixture);
+    fixture.server.inject(|request| {
+        let is_it = request.verb.is_write() && request.path.name == CONFIGURATION;
+        is_it.then(|| InjectedResponse::error_status(403, "Forbidden"))
+    });
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false);
+    });
+    fixture.advance(10 * SECOND).await;
+    let namespace = control_plane_namespace(0);
+    fixture.server.delete_externally("deployments", &namespace, "kube-apiserver");
+    fixture.advance(MINUTE).await;
+    assert_eq!(encryption_configuration(&fixture), keys, "the new configuration is not written");
+    let deployment = || fixture.server.object("deployments", &namespace, "kube-apiserver");
+    assert_eq!(deployment(), None, "the API server would start with the old configuration");
+    assert_eq!(key_record(&fixture)["history"][0]["state"], "ReadOnlyDeploy");
+    fixture.server.clear_injection();
+    let is_back = || deployment().is_some() && encryption_configuration(&fixture) != keys;
+    fixture.advance_until("both objects are applied", 10 * MINUTE, is_back).await;
 }
 
 #[tokio::test]

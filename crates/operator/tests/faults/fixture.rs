@@ -7,7 +7,7 @@ use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_desired::forecast::RenewalPolicy;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
-use lanyard_operator::{Operator, OperatorRole, OperatorSettings};
+use lanyard_operator::{ClusterPlan, Operator, OperatorRole, OperatorSettings};
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::Component;
 use serde_json::Value;
@@ -59,17 +59,23 @@ impl OperatorFixture {
             volume_refresh: VolumeRefresh::Polled,
             policy: RenewalPolicy::default(),
             reporting_instance: "test".to_owned(),
+            service_account: Some("lanyard/lanyard-operator".parse().unwrap()),
         };
         let operator = Operator::new(server.api(), settings.clone(), &Readiness::default());
         let operator = tokio::spawn(operator.run(std::future::pending()));
         Self { server, clock, settings, operator }
     }
 
-    /// The plan of each cluster, and whether it is applicable.
-    pub(crate) async fn plan_all(&self) -> Vec<(String, bool)> {
+    /// The plan of each cluster.
+    pub(crate) async fn plans(&self) -> Vec<ClusterPlan> {
         let operator =
             Operator::new(self.server.api(), self.settings.clone(), &Readiness::default());
-        let plans = operator.plan().await.into_iter();
+        operator.plan().await
+    }
+
+    /// The plan of each cluster as text, and whether it is applicable.
+    pub(crate) async fn plan_all(&self) -> Vec<(String, bool)> {
+        let plans = self.plans().await.into_iter();
         plans.map(|plan| (plan.to_string(), plan.is_applicable)).collect()
     }
 

@@ -49,6 +49,22 @@ async fn time_to_add_clusters(fixture: &OperatorFixture, from: usize) -> Duratio
 }
 
 #[tokio::test]
+async fn plan_shows_changed_values_and_whether_there_are_changes() {
+    let fixture = OperatorFixture::start_converged(1).await;
+    assert!(!fixture.plans().await[0].has_changes);
+    fixture.server.inject(|request| {
+        is_write_of_class(request).then(|| InjectedResponse::error_status(403, "Forbidden"))
+    });
+    let vault = class_vault(&fixture.server, 0, CLASS);
+    change_vault_externally(&fixture.server, 0, CLASS, "elsewhere");
+    fixture.run_until_idle().await;
+    let plan = fixture.plans().await.remove(0);
+    let line = format!("set spec.parameters.keyvaultName: \"elsewhere\" -> {vault}\n");
+    assert!(plan.has_changes && plan.is_applicable, "{plan}");
+    assert!(plan.to_string().contains(&line), "{line}{plan}");
+}
+
+#[tokio::test]
 async fn conflicting_field_manager_is_reported_and_backed_off() {
     let fixture = OperatorFixture::start_converged(2).await;
     let good = class_vault(&fixture.server, 0, CLASS);

@@ -69,7 +69,7 @@ fn run_killed_during_directory_creation_leaves_no_files() {
     let (place, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (above, chosen) = (outside.path().join("new"), outside.path().join("new").join("volumes"));
     for created in [outside.path(), &above, &chosen] {
-        let private = LockedDirectory::create_in(place.path(), DIRECTORY_PREFIX).unwrap();
+        let private = LockedDirectory::create_in(place.path(), RUN_DIRECTORY_PREFIX).unwrap();
         symlink(&chosen, private.path().join(CHOSEN_LINK)).unwrap();
         symlink(&above, private.path().join(CREATED_LINK)).unwrap();
         fs::create_dir_all(created).unwrap();

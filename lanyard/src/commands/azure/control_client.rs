@@ -10,7 +10,7 @@ use hyper_util::rt::TokioExecutor;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::session::{self, ServeSession};
+use super::session::ServeSession;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
@@ -18,7 +18,7 @@ use crate::settings::ProcessEnvironment;
 #[derive(Debug, clap::Args)]
 pub(crate) struct ControlFlags {
     /// The state directory of the local Azure, if it was started with one [default: that of
-    /// `LANYARD_AZURE_CONTROL`, or else the one without a state directory]
+    /// `LANYARD_AZURE_CONTROL`, or else the running `lanyard azure serve` or `lanyard up`]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -47,8 +47,7 @@ impl ControlClient {
         if let (None, Some(url)) = (&flags.state, &environment.local_azure_control) {
             return Ok(Self { url: url.trim_end_matches('/').to_owned() });
         }
-        let directory = session::session_directory(flags.state.as_deref(), environment);
-        Ok(Self { url: ServeSession::load(&directory)?.control })
+        Ok(Self { url: ServeSession::find(flags.state.as_deref(), environment)?.control })
     }
 
     /// Sends a request, and returns the JSON of the reply; `null` for a reply without a body.

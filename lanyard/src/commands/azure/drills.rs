@@ -1,8 +1,6 @@
 //! `lanyard azure drill`: lists, starts and stops drills of the running local Azure.
 
 use clap::builder::NonEmptyStringValueParser;
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{ContentArrangement, Table};
 use http::Method;
 use lanyard_emulator::FaultDrill;
 use serde_json::Value;
@@ -10,7 +8,9 @@ use serde_json::Value;
 use super::control_client::{ControlClient, ControlFlags, item_path};
 use super::local_azure_flags::read_drill_file;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{CliOutputFormat, print_stdout, serialize_document};
+use crate::output::{
+    CliOutputFormat, ColumnKind, OutputArgs, TextTable, print_stdout, print_value,
+};
 use crate::settings::ProcessEnvironment;
 
 /// The subcommands of `lanyard azure drill`.
@@ -21,26 +21,30 @@ pub(crate) enum DrillCommand {
     Stop(StopArgs),
 }
 
+const LIST_EXAMPLE: &str = "\
+Examples:
+  lanyard azure drill list";
+
 /// List the drills
 ///
 /// A drill is a situation of Azure that clients have to survive: settings, fault rules, and steps at emulated
 /// times. The table shows what each does, what a client is expected to do, and which drill is running in the
 /// local Azure, if there is one.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = LIST_EXAMPLE)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     control: ControlFlags,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Start a drill in the running local Azure
 ///
 /// One drill runs at a time. Its steps follow the time of the local Azure, which you can advance.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Example:
+#[command(after_long_help = "\
+Examples:
   lanyard azure drill start kv-throttled-at-boot")]
 pub(crate) struct StartArgs {
     /// The name of a drill, or a file in JSON or YAML
@@ -50,11 +54,16 @@ pub(crate) struct StartArgs {
     control: ControlFlags,
 }
 
+const STOP_EXAMPLE: &str = "\
+Examples:
+  lanyard azure drill stop";
+
 /// Stop the running drill
 ///
 /// Restores all settings to their values before the drill, and removes its fault rules. What its steps did
 /// stays.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = STOP_EXAMPLE)]
 pub(crate) struct StopArgs {
     #[command(flatten)]
     control: ControlFlags,
@@ -62,16 +71,18 @@ pub(crate) struct StopArgs {
 
 pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) -> CommandResult {
     match command {
-        DrillCommand::List(args) => match args.output {
-            CliOutputFormat::Table => {
-                let running = find_running_drill(&args.control, &environment).await?;
-                print_stdout(&drill_table(&FaultDrill::named_drills()))?;
-                if let Some(running) = running {
-                    print_stdout(&running_drill_line(&running))?;
-                }
-            }
-            format => print_stdout(&serialize_document(&FaultDrill::named_drills(), format))?,
-        },
+        DrillCommand::List(args) => {
+            let drills = FaultDrill::named_drills();
+            let running = match args.output.format {
+                CliOutputFormat::Table => find_running_drill(&args.control, &environment).await?,
+                CliOutputFormat::Json | CliOutputFormat::Yaml => None,
+            };
+            print_value(&drills, args.output.format, |line_width| {
+                let table = drill_table(&drills, line_width);
+                let running = running.iter().map(running_drill_line);
+                std::iter::once(table).chain(running).collect::<Vec<_>>().join("\n\n")
+            })?;
+        }
         DrillCommand::Start(args) => {
             let file = read_drill_file(&args.fault_drill)?;
             let client = ControlClient::find(&args.control, &environment)?;
@@ -116,15 +127,16 @@ fn running_drill_line(running: &Value) -> String {
     format!("running: {name}, started at {started}, {performed} of {steps} steps performed")
 }
 
-fn drill_table(drills: &[FaultDrill]) -> String {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["drill", "what happens", "what a client is expected to do"]);
+fn drill_table(drills: &[FaultDrill], line_width: Option<usize>) -> String {
+    let mut table = TextTable::new([
+        (ColumnKind::Name, "DRILL"),
+        (ColumnKind::Text, "WHAT HAPPENS"),
+        (ColumnKind::Text, "WHAT A CLIENT IS EXPECTED TO DO"),
+    ]);
     for fault_drill in drills {
         table.add_row([fault_drill.name(), fault_drill.summary(), fault_drill.expectation()]);
     }
-    table.to_string()
+    table.render(line_width)
 }
 
 #[cfg(test)]
@@ -147,10 +159,10 @@ mod tests {
 
     #[test]
     fn table_has_a_row_for_each_drill() {
-        let table = drill_table(&FaultDrill::named_drills());
-        assert!(table.starts_with("| drill "), "{table}");
+        let table = drill_table(&FaultDrill::named_drills(), None);
+        assert!(table.starts_with("DRILL "), "{table}");
         for name in FaultDrill::names() {
-            assert!(table.contains(&format!("| {name} ")), "{table}");
+            assert!(table.contains(&format!("\n{name} ")), "{table}");
         }
     }
 }

@@ -1,39 +1,62 @@
 //! `lanyard azure env`: prints the environment variables for a running local Azure.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::session::ServeSession;
-use crate::exit::{CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use super::shell_exports::ShellExports;
+use super::shell_syntax::ShellSyntax;
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
-/// Print the exports that send the requests of Azure clients to the running local Azure
+const EXAMPLE: &str = "\
+Examples:
+  eval \"$(lanyard azure env)\"
+  eval \"$(lanyard azure env --unset)\"
+  lanyard azure env --shell fish | source
+  lanyard azure env --shell dotenv > azure.env";
+
+/// Print the variables that send the requests of Azure clients to the running local Azure
 ///
-/// Use it as `eval "$(lanyard azure env)"`. The Azure CLI, the Azure SDKs and curl then reach the local Azure
-/// under the real public names, and no other host on the network.
+/// The local Azure is that of `lanyard azure serve` or of `lanyard up`. With the variables, the Azure CLI, the Azure
+/// SDKs and curl reach it under the real public names, and no other host on the network. The command writes no file.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The state directory of the local Azure, if it was started with one [default: that of
-    /// `LANYARD_AZURE_CONTROL`, or else the one without a state directory]
+    /// `LANYARD_AZURE_CONTROL`, or else the running `lanyard azure serve` or `lanyard up`]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// The node of the metadata service, which was created with `PUT /lanyard/v1/nodes/NAME`
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// The format of the exports; `table` prints shell lines
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    /// Print what removes the variables from the shell again; no local Azure needs to run
+    #[arg(long, conflicts_with_all = ["state", "node"])]
+    unset: bool,
+    /// The syntax of the lines, for the output format `table`
+    #[arg(long, value_enum, default_value = "bash", value_name = "SHELL")]
+    shell: ShellSyntax,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResult {
-    let mut exports = ServeSession::find(args.state.as_deref(), environment)?.exports();
-    if let Some(node) = &args.node {
-        exports = exports.for_node(node);
+    if args.unset && args.shell == ShellSyntax::Dotenv {
+        return Err(CommandError::invalid_input("--unset: a dotenv file cannot unset variables")
+            .with_hint("choose the shell in which the variables are set"));
     }
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => exports.to_shell(),
+    let exports = match &args.node {
+        _ if args.unset => ShellExports::undo(environment),
+        None => ServeSession::find(args.state.as_deref(), environment)?.exports(),
+        Some(node) => {
+            ServeSession::find(args.state.as_deref(), environment)?.exports().for_node(node)
+        }
+    };
+    output::print_stdout(&match args.output.format {
+        CliOutputFormat::Table => exports.to_shell(args.shell),
         format => {
-            let set: std::collections::BTreeMap<_, _> = exports.variables_to_set().collect();
+            let set: BTreeMap<_, _> = exports.variables_to_set().collect();
             let variables =
                 serde_json::json!({ "set": set, "unset": exports.variables_to_unset() });
             output::serialize_document(&variables, format)

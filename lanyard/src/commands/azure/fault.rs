@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use http::Method;
 use serde_json::{Value, json};
 
 use super::control_client::{ControlClient, ControlFlags, item_path};
 use super::local_azure_flags::read_fault_rules;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{CliOutputFormat, print_stdout, serialize_document};
+use crate::output::{ColumnKind, OutputArgs, TextTable, counted, print_stdout, print_value};
 use crate::settings::ProcessEnvironment;
 
 /// The subcommands of `lanyard azure fault`.
@@ -22,16 +20,20 @@ pub(crate) enum FaultCommand {
     Remove(RemoveArgs),
 }
 
+const LIST_EXAMPLE: &str = "\
+Examples:
+  lanyard azure fault list -o yaml";
+
 /// List the fault rules of the running local Azure
 ///
 /// The rules are in their order of precedence, with their remaining counts.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = LIST_EXAMPLE)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     control: ControlFlags,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Add fault rules to the running local Azure
@@ -39,8 +41,8 @@ pub(crate) struct ListArgs {
 /// Each file contains a rule or a list of rules, in JSON or YAML. If one of them is invalid, none is added. A
 /// new rule replaces an existing one of the same name.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Example:
+#[command(after_long_help = "\
+Examples:
   lanyard azure fault add examples/faults/vault-outage.json")]
 pub(crate) struct AddArgs {
     /// The files with the rules
@@ -50,10 +52,16 @@ pub(crate) struct AddArgs {
     control: ControlFlags,
 }
 
+const REMOVE_EXAMPLE: &str = "\
+Examples:
+  lanyard azure fault remove vault-outage
+  lanyard azure fault remove --all";
+
 /// Remove fault rules of the running local Azure
 ///
 /// Name the rules to remove, or use `--all`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = REMOVE_EXAMPLE)]
 pub(crate) struct RemoveArgs {
     /// The names of the rules
     #[arg(
@@ -74,10 +82,7 @@ pub(crate) async fn run(command: FaultCommand, environment: ProcessEnvironment) 
         FaultCommand::List(args) => {
             let client = ControlClient::find(&args.control, &environment)?;
             let rules = list_rules(&client).await?;
-            match args.output {
-                CliOutputFormat::Table => print_stdout(&rule_table(&rules))?,
-                format => print_stdout(&serialize_document(&rules, format))?,
-            }
+            print_value(&rules, args.output.format, |line_width| rule_table(&rules, line_width))?;
         }
         FaultCommand::Add(args) => {
             // All files are read first, so that an invalid rule leaves nothing half added.
@@ -116,10 +121,16 @@ fn text<'a>(rule: &'a Value, field: &str) -> &'a str {
     rule.get(field).and_then(Value::as_str).unwrap_or("-")
 }
 
-fn rule_table(rules: &[Value]) -> String {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(["name", "service", "host", "path", "times left", "until", "effect"]);
+fn rule_table(rules: &[Value], line_width: Option<usize>) -> String {
+    let mut table = TextTable::new([
+        (ColumnKind::Name, "NAME"),
+        (ColumnKind::Name, "SERVICE"),
+        (ColumnKind::Identifier, "HOST"),
+        (ColumnKind::Identifier, "PATH"),
+        (ColumnKind::Number, "TIMES LEFT"),
+        (ColumnKind::Name, "UNTIL"),
+        (ColumnKind::Name, "EFFECT"),
+    ]);
     for rule in rules {
         let times = rule.get("times").and_then(Value::as_u64);
         let effect = rule.get("effect").map(|effect| text(effect, "type")).unwrap_or_default();
@@ -133,5 +144,5 @@ fn rule_table(rules: &[Value]) -> String {
             effect,
         ]);
     }
-    format!("{table}\n{} fault rules", rules.len())
+    format!("{}\n\n{}", table.render(line_width), counted(rules.len(), "fault rule"))
 }

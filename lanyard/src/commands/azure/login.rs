@@ -13,14 +13,20 @@ use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
+const EXAMPLE: &str = "\
+Examples:
+  lanyard azure login
+  lanyard azure login --as service-principal";
+
 /// Sign the Azure CLI in to the running local Azure
 ///
 /// Runs `az login` in the configuration directory that `lanyard azure env` sets, with the credentials of the
 /// local Azure. The sessions in your own configuration directory do not change.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The state directory of the local Azure, if it was started with one [default: that of
-    /// `LANYARD_AZURE_CONTROL`, or else the one without a state directory]
+    /// `LANYARD_AZURE_CONTROL`, or else the running `lanyard azure serve` or `lanyard up`]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// The identity that signs in

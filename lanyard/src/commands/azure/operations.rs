@@ -1,27 +1,24 @@
 //! `lanyard azure operations`: the operations that the local Azure implements.
 
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use lanyard_emulator::OperationSummary;
 
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{CliOutputFormat, print_stdout, serialize_document};
+use crate::output::{ColumnKind, OutputArgs, TextTable, counted, print_value};
 
 /// List the operations of the local Azure
 ///
 /// `full`: complete. `partial`: incomplete, as the note says. `echo`: stores the resource without checking it.
 /// The column `clients` lists the conformance suites that call the operation.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Example:
+#[command(after_long_help = "\
+Examples:
   lanyard azure operations --service key-vault")]
 pub(crate) struct Args {
     /// Only the operations of this service, such as `arm`
     #[arg(long, value_name = "SERVICE")]
     service: Option<String>,
-    /// The output format
-    #[arg(long, short, value_enum, default_value = "table")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub(crate) fn run(args: &Args) -> CommandResult {
@@ -38,25 +35,28 @@ pub(crate) fn run(args: &Args) -> CommandResult {
             known.join(", ")
         )));
     }
-    match args.output {
-        CliOutputFormat::Table => print_stdout(&operation_table(&rows))?,
-        format => print_stdout(&serialize_document(&rows, format))?,
-    }
+    print_value(&rows, args.output.format, |line_width| operation_table(&rows, line_width))?;
     Ok(CommandExit::Success)
 }
 
-fn operation_table(rows: &[OperationSummary]) -> String {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(["service", "operation", "method", "state", "clients", "note"]);
+fn operation_table(rows: &[OperationSummary], line_width: Option<usize>) -> String {
+    let mut table = TextTable::new([
+        (ColumnKind::Name, "SERVICE"),
+        (ColumnKind::Name, "OPERATION"),
+        (ColumnKind::Name, "METHOD"),
+        (ColumnKind::Name, "STATE"),
+        (ColumnKind::Text, "CLIENTS"),
+        (ColumnKind::Text, "NOTE"),
+    ]);
     for row in rows {
         let (clients, note) = (row.clients.join(", "), row.note.unwrap_or("-"));
         table.add_row([row.service, row.id, &row.method, row.support, &clients, note]);
     }
     let count = |support| rows.iter().filter(|row| row.support == support).count();
     format!(
-        "{table}\n{} operations: {} full, {} partial, {} echo",
-        rows.len(),
+        "{}\n\n{}: {} full, {} partial, {} echo",
+        table.render(line_width),
+        counted(rows.len(), "operation"),
         count("full"),
         count("partial"),
         count("echo")

@@ -1,17 +1,23 @@
 //! Prints the request log as a table.
 
-use comfy_table::Table;
-use comfy_table::presets::ASCII_MARKDOWN;
 use lanyard_emulator::RequestLogEntry;
 
+use crate::output::{ColumnKind, TextTable, counted};
+
 /// Formats one row per request, and the number of requests for unimplemented operations.
-pub(super) fn request_log_table(entries: &[RequestLogEntry]) -> String {
+pub(super) fn request_log_table(entries: &[RequestLogEntry], line_width: Option<usize>) -> String {
     if entries.is_empty() {
         return "no request reached the local Azure".to_owned();
     }
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(["#", "service", "request", "status", "tls", "caller", "refused because"]);
+    let mut table = TextTable::new([
+        (ColumnKind::Number, "#"),
+        (ColumnKind::Name, "SERVICE"),
+        (ColumnKind::Identifier, "REQUEST"),
+        (ColumnKind::Number, "STATUS"),
+        (ColumnKind::Name, "TLS"),
+        (ColumnKind::Identifier, "CALLER"),
+        (ColumnKind::Text, "REFUSED BECAUSE"),
+    ]);
     for entry in entries {
         table.add_row([
             entry.sequence.to_string(),
@@ -24,6 +30,9 @@ pub(super) fn request_log_table(entries: &[RequestLogEntry]) -> String {
         ]);
     }
     let missing = entries.iter().filter(|entry| entry.missing).count();
-    let requests = entries.len();
-    format!("{table}\n{requests} requests, {missing} of operations that the local Azure lacks")
+    format!(
+        "{}\n\n{}, {missing} of operations that the local Azure lacks",
+        table.render(line_width),
+        counted(entries.len(), "request")
+    )
 }

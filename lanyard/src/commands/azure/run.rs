@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use lanyard_emulator::RequestLogEntry;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -13,23 +14,33 @@ use super::shell_exports::{ShellExports, TrustFiles};
 use super::test_credentials::LocalTestCredentials;
 use super::{request_log_table, start_azure};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output;
+use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
 use crate::signals::{TerminationSignal, TerminationSignals};
 
+const EXAMPLE: &str = "\
+Examples:
+  lanyard azure run --login az group list
+  lanyard azure run --drill kv-throttled-at-boot -- cargo test
+  lanyard azure run -o json -- ./deploy.sh 2> request-log.json";
+
 /// Run a command against its own local Azure, and print the request log
 ///
-/// Starts a local Azure on a free port, runs the command with the exports of `lanyard azure env`, prints the
-/// request log to standard error, and exits with the command's exit code.
+/// Starts a local Azure on a free port, runs the command with the variables of `lanyard azure env`, prints the
+/// request log to standard error, and exits with the command's exit code. Flags behind the name of the command
+/// belong to the command.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     #[command(flatten)]
     local_azure: LocalAzureFlags,
     /// Do not print the request log
     #[arg(long)]
     no_request_log: bool,
+    #[command(flatten)]
+    output: OutputArgs,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -56,13 +67,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         exports = exports.with_variables(credentials.variables());
         let login = sign_azure_cli_in(&credentials, principal, &exports).await;
         if login.is_err() && !args.no_request_log {
-            output::print_stderr(&request_log_table::request_log_table(&emulator.request_log()));
+            print_request_log(&emulator.request_log(), args.output.format);
         }
         login?;
     }
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
         CommandError::invalid_input("no command to run")
-            .with_hint("lanyard azure run -- az account list")
+            .with_hint("lanyard azure run az account list")
     })?;
     let mut command = Command::new(program);
     command.args(arguments).envs(exports.variables_to_set());
@@ -80,10 +91,20 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     })?;
 
     if !args.no_request_log {
-        output::print_stderr(&request_log_table::request_log_table(&emulator.request_log()));
+        print_request_log(&emulator.request_log(), args.output.format);
     }
     emulator.shutdown().await;
     Ok(CommandExit::ChildProcess(shell_exit_code(status)))
+}
+
+/// Prints the request log to standard error: standard output belongs to the command.
+fn print_request_log(entries: &[RequestLogEntry], format: CliOutputFormat) {
+    output::print_stderr(&match format {
+        CliOutputFormat::Table => {
+            request_log_table::request_log_table(entries, output::stderr_width())
+        }
+        format => output::serialize_document(&entries, format),
+    });
 }
 
 /// Waits for the child process. The terminal sends its signals to the whole process group, so the child

@@ -12,15 +12,22 @@ use super::session::{self, ServeSession};
 use super::start_azure::{self, CertificateAuthorityFiles};
 use super::test_credentials::LocalTestCredentials;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
+
+const EXAMPLE: &str = "\
+Examples:
+  lanyard azure serve
+  lanyard azure serve --state azure --login
+  lanyard azure serve --listen 127.0.0.1:0 -o json";
 
 /// Serve the local Azure until interrupted
 ///
 /// One port serves an intercepting proxy for the Azure host names, the instance metadata service, and the
 /// control API. Point clients at it with `eval "$(lanyard azure env)"`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The address to listen on; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:7750", value_name = "ADDRESS")]
@@ -40,9 +47,8 @@ pub(crate) struct Args {
     /// The private key of `--ca-cert` (PEM)
     #[arg(long, value_name = "FILE", requires = "ca_cert")]
     ca_key: Option<PathBuf>,
-    /// The format of the address, which is printed once the port accepts connections
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -67,7 +73,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     )?;
     let ready = prepare_login(&args, &emulator, &session, &directory).await;
     let printed = ready.and_then(|()| {
-        output::print_stdout(&match args.output {
+        output::print_stdout(&match args.output.format {
             CliOutputFormat::Table => startup_message(&session, &args),
             // One line, so that a program can wait for it.
             CliOutputFormat::Json => serde_json::to_string(&session).unwrap_or_default(),

@@ -1,6 +1,7 @@
-//! The descriptor file that a running `lanyard azure serve` writes for `lanyard azure env` and for clients:
+//! The descriptor file that a running `lanyard azure serve` or `lanyard up` writes for `lanyard azure env` and for clients:
 //! its address and the paths of the certificates to trust.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use crate::settings::ProcessEnvironment;
 
 /// A running local Azure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ServeSession {
     /// The address of the proxy, of IMDS and of the control API.
     pub(crate) address: SocketAddr,
@@ -80,7 +82,7 @@ impl ServeSession {
     }
 
     /// Finds the running local Azure: that of the state directory, or that of `lanyard azure env` in this shell,
-    /// or that of the user.
+    /// or that of the user's `lanyard azure serve`, or that of the user's `lanyard up`.
     pub(crate) fn find(
         state: Option<&Path>,
         environment: &ProcessEnvironment,
@@ -88,6 +90,7 @@ impl ServeSession {
         let directory = session_directory(state, environment);
         let control = match &environment.local_azure_control {
             Some(control) if state.is_none() => control.trim_end_matches('/'),
+            None if state.is_none() => return Self::load(&directory).or_else(Self::load_of_up),
             _ => return Self::load(&directory),
         };
         // `lanyard azure env` exports the certificates of the session, which are in its directory.
@@ -102,6 +105,27 @@ impl ServeSession {
         })
     }
 
+    /// The local Azure of the running `lanyard up`, or `otherwise` if there is none.
+    fn load_of_up(otherwise: CommandError) -> Result<Self, CommandError> {
+        let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+        let is_run = |name: &OsStr| {
+            name.to_str().is_some_and(|name| name.starts_with(lanyard_up::RUN_DIRECTORY_PREFIX))
+        };
+        let directories = entries.filter(|entry| is_run(&entry.file_name()));
+        let mut sessions: Vec<_> =
+            directories.filter_map(|directory| Self::load(&directory.path()).ok()).collect();
+        match sessions.len() {
+            0 => Err(otherwise),
+            1 => Ok(sessions.remove(0)),
+            several => {
+                let directories: Vec<_> =
+                    sessions.iter().map(|it| it.directory().display().to_string()).collect();
+                Err(CommandError::invalid_input(format!("{several} `lanyard up` are running"))
+                    .with_hint(format!("select one with --state: {}", directories.join(", "))))
+            }
+        }
+    }
+
     /// Reads the descriptor of the local Azure that runs with this directory.
     pub(crate) fn load(directory: &Path) -> Result<Self, CommandError> {
         let path = descriptor_path(directory);
@@ -109,7 +133,7 @@ impl ServeSession {
             CommandError::unavailable(format!("no local Azure is running: {}", path.display()))
                 .with_cause(error)
                 .with_hint(
-                    "start one with `lanyard azure serve`, with the same --state if it has one",
+                    "start one with `lanyard azure serve` or `lanyard up`, with the same --state if it has one",
                 )
         };
         // A user who can write the descriptor could redirect this client's requests, including its tokens.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::control_client::{ControlClient, ControlFlags, read_document};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{CliOutputFormat, print_stdout, serialize_document};
+use crate::output::{ColumnKind, OutputArgs, TextTable, print_value};
 use crate::settings::ProcessEnvironment;
 
 /// The subcommands of `lanyard azure settings`.
@@ -22,13 +22,12 @@ pub(crate) enum SettingsCommand {
 ///
 /// The kubeconfig is not printed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = fields_help())]
+#[command(after_long_help = format!("{}\n\n{GET_EXAMPLES}", fields_help()))]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     control: ControlFlags,
-    /// The output format; `table` prints YAML
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Change settings of the running local Azure
@@ -36,7 +35,7 @@ pub(crate) struct GetArgs {
 /// Each argument sets one field, whose value is JSON or a text: `null` resets it to its default, and `@FILE`
 /// is the content of a file.
 #[derive(Debug, clap::Args)]
-#[command(after_help = format!("{}\n\n{EXAMPLES}", fields_help()))]
+#[command(after_long_help = format!("{}\n\n{SET_EXAMPLES}", fields_help()))]
 pub(crate) struct SetArgs {
     /// The fields to set
     #[arg(value_name = "FIELD=VALUE", required_unless_present = "file")]
@@ -46,12 +45,16 @@ pub(crate) struct SetArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     control: ControlFlags,
-    /// The output format; `table` prints YAML
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-const EXAMPLES: &str = "\
+const GET_EXAMPLES: &str = "\
+Examples:
+  lanyard azure settings get
+  lanyard azure settings get -o json";
+
+const SET_EXAMPLES: &str = "\
 Examples:
   lanyard azure settings set resourceManager.pageSize=1
   lanyard azure settings set propagation.roleAssignments.dataPlaneSeconds=300
@@ -72,7 +75,7 @@ pub(crate) async fn run(
     let (settings, format) = match command {
         SettingsCommand::Get(args) => {
             let client = ControlClient::find(&args.control, &environment)?;
-            (client.send(Method::GET, "settings", None).await?, args.output)
+            (client.send(Method::GET, "settings", None).await?, args.output.format)
         }
         SettingsCommand::Set(args) => {
             let mut change = match &args.file {
@@ -83,15 +86,31 @@ pub(crate) async fn run(
                 set_field(&mut change, field)?;
             }
             let client = ControlClient::find(&args.control, &environment)?;
-            (client.send(Method::PATCH, "settings", Some(&change)).await?, args.output)
+            (client.send(Method::PATCH, "settings", Some(&change)).await?, args.output.format)
         }
     };
-    let format = match format {
-        CliOutputFormat::Table => CliOutputFormat::Yaml,
-        other => other,
-    };
-    print_stdout(&serialize_document(&settings, format))?;
+    print_value(&settings, format, |line_width| settings_text(&settings, line_width))?;
     Ok(CommandExit::Success)
+}
+
+/// A row for each field, by its path.
+fn settings_text(settings: &Value, line_width: Option<usize>) -> String {
+    let mut table = TextTable::new([(ColumnKind::Name, "SETTING"), (ColumnKind::Text, "VALUE")]);
+    add_rows(settings, "", &mut table);
+    table.render(line_width)
+}
+
+fn add_rows(value: &Value, path: &str, table: &mut TextTable) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, value) in fields {
+                let separator = if path.is_empty() { "" } else { "." };
+                add_rows(value, &format!("{path}{separator}{name}"), table);
+            }
+        }
+        Value::String(text) => table.add_row([path, text.as_str()]),
+        other => table.add_row([path, other.to_string().as_str()]),
+    }
 }
 
 /// Sets a field, such as `resourceManager.pageSize=1`.
@@ -125,6 +144,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn table_has_a_row_for_each_field() {
+        let settings =
+            json!({ "resourceManager": { "pageSize": 1, "regions": ["a"] }, "b": "c d" });
+        let text = settings_text(&settings, None);
+        let columns: Vec<Vec<_>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(columns[0], ["SETTING", "VALUE"]);
+        assert!(columns.contains(&vec!["resourceManager.pageSize", "1"]), "{text}");
+        assert!(columns.contains(&vec!["b", "c", "d"]), "{text}");
+    }
 
     #[test]
     fn fields_are_set_by_their_paths() {

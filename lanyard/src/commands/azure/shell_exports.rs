@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
+use super::shell_syntax::ShellSyntax;
+use super::test_credentials::LocalTestCredentials;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
@@ -23,13 +23,18 @@ pub(crate) struct TrustFiles {
 }
 
 /// Environment variables for a shell or a child process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShellExports {
     /// The variables to set.
     set: Vec<(&'static str, String)>,
     /// The variables to unset, because they would send clients past the local Azure, or real tokens to it.
-    unset: &'static [&'static str],
+    unset: Vec<&'static str>,
 }
+
+/// The URL of Azure Resource Manager in the custom cloud.
+const CUSTOM_CLOUD_VARIABLE: &str = "LANYARD_AZURE_CUSTOM_CLOUD";
+/// For the names of the variables, which do not depend on the address.
+const UNUSED_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Variables that select another token source or another endpoint.
 const CONFLICTING_VARIABLES: &[&str] = &[
@@ -107,7 +112,22 @@ impl ShellExports {
             ("AZURE_CORE_COLLECT_TELEMETRY", "false".to_owned()),
             ("LANYARD_AZURE_CONTROL", format!("{proxy}/lanyard/v1")),
         ];
-        Self { set, unset: CONFLICTING_VARIABLES }
+        Self { set, unset: CONFLICTING_VARIABLES.to_vec() }
+    }
+
+    /// Unsets the variables that an earlier `lanyard azure env` set in this shell. The variables of credentials are
+    /// included only if they are those of the local Azure.
+    pub(super) fn undo(environment: &ProcessEnvironment) -> Self {
+        let exports = Self::new(UNUSED_ADDRESS, &TrustFiles::in_directory(Path::new("")));
+        let mut unset: Vec<_> = exports.set.iter().map(|(name, _)| *name).collect();
+        unset.push(CUSTOM_CLOUD_VARIABLE);
+        let directory = environment.ssl_cert_file.as_deref().and_then(Path::parent);
+        let credentials = directory.and_then(LocalTestCredentials::load);
+        let client_id = environment.azure_client_id.as_deref();
+        if let Some(credentials) = credentials.filter(|it| client_id == Some(it.client_id())) {
+            unset.extend(credentials.variables().map(|(name, _)| name));
+        }
+        Self { set: Vec::new(), unset }
     }
 
     /// Sends requests to the metadata service as those of a node: its name is the user name at the proxy, and a
@@ -130,7 +150,7 @@ impl ShellExports {
 
     /// Adds the URL of Azure Resource Manager in the custom cloud.
     pub(super) fn with_custom_cloud(self, url: Option<String>) -> Self {
-        self.with_variables(url.map(|url| ("LANYARD_AZURE_CUSTOM_CLOUD", url)))
+        self.with_variables(url.map(|url| (CUSTOM_CLOUD_VARIABLE, url)))
     }
 
     /// Adds variables.
@@ -147,15 +167,13 @@ impl ShellExports {
         self.set.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    pub(crate) const fn variables_to_unset(&self) -> &'static [&'static str] {
-        self.unset
+    pub(crate) fn variables_to_unset(&self) -> &[&'static str] {
+        &self.unset
     }
 
-    /// Formats the variables as lines for `eval`.
-    pub(crate) fn to_shell(&self) -> String {
-        let line = |(name, value)| format!("export {name}={}\n", shell_quoted(value));
-        let lines: Vec<_> = self.variables_to_set().map(line).collect();
-        format!("{}unset {}\n", lines.concat(), self.unset.join(" "))
+    /// Formats the variables as lines for a shell.
+    pub(crate) fn to_shell(&self, syntax: ShellSyntax) -> String {
+        syntax.lines(self.variables_to_set(), &self.unset)
     }
 }
 
@@ -165,10 +183,6 @@ pub(super) fn connectable_address(address: SocketAddr) -> SocketAddr {
         return SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port());
     }
     address
-}
-
-fn shell_quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\'', r"'\''"))
 }
 
 fn system_roots(environment: &ProcessEnvironment) -> Vec<u8> {
@@ -201,7 +215,7 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 7750));
         let shell =
             ShellExports::new(address, &TrustFiles::in_directory(Path::new("/tmp/it's here")))
-                .to_shell();
+                .to_shell(ShellSyntax::Bash);
         assert!(shell.contains("export HTTPS_PROXY='http://127.0.0.1:7750'\n"), "{shell}");
         assert!(shell.contains(r"'/tmp/it'\''s here/ca-bundle.pem'"), "{shell}");
     }
@@ -210,8 +224,36 @@ mod tests {
     fn variables_that_bypass_the_local_azure_are_unset() {
         let address = SocketAddr::from(([0, 0, 0, 0], 7750));
         let exports = ShellExports::new(address, &TrustFiles::in_directory(Path::new("/x")));
-        assert!(exports.to_shell().contains("IDENTITY_ENDPOINT"));
+        assert!(exports.to_shell(ShellSyntax::Bash).contains("IDENTITY_ENDPOINT"));
         assert!(exports.variables_to_set().any(|(_, value)| value == "http://127.0.0.1:7750"));
+    }
+
+    #[test]
+    fn undo_unsets_every_variable_that_was_set() {
+        let files = TrustFiles::in_directory(Path::new("/x"));
+        let exports = ShellExports::new(UNUSED_ADDRESS, &files)
+            .with_custom_cloud(Some("https://management.azure.test".to_owned()));
+        let undo = ShellExports::undo(&ProcessEnvironment::default());
+        let names: Vec<_> = exports.variables_to_set().map(|(name, _)| name).collect();
+        assert_eq!(undo.variables_to_unset(), names);
+        assert_eq!(undo.variables_to_set().count(), 0);
+    }
+
+    #[test]
+    fn undo_keeps_credentials_of_the_user() {
+        let directory = tempfile::tempdir().unwrap();
+        let credentials = LocalTestCredentials::example();
+        LocalTestCredentials::write(Some(&credentials), directory.path()).unwrap();
+        let unsets_credentials = |client_id: &str| {
+            let undo = ShellExports::undo(&ProcessEnvironment {
+                ssl_cert_file: Some(directory.path().join("ca-bundle.pem")),
+                azure_client_id: Some(client_id.to_owned()),
+                ..ProcessEnvironment::default()
+            });
+            undo.variables_to_unset().contains(&"AZURE_CLIENT_SECRET")
+        };
+        assert!(unsets_credentials(credentials.client_id()));
+        assert!(!unsets_credentials("the user's own"));
     }
 
     #[test]

@@ -18,10 +18,6 @@ use crate::settings::ProcessEnvironment;
 /// A snapshot is a file with the complete state: resources, directory, role assignments, vaults and blobs with
 /// their secrets and private keys, the clock, and fault rules. Only you can read it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Example:
-  lanyard azure snapshot save before-upgrade.json
-  lanyard azure snapshot restore before-upgrade.json")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: SnapshotCommand,
@@ -33,11 +29,13 @@ enum SnapshotCommand {
     ///
     /// Replaces an existing file. Only the owner of the file can read it, because it contains every secret and
     /// private key.
+    #[command(after_long_help = "Examples:\n  lanyard azure snapshot save before-upgrade.json")]
     Save(FileArgs),
     /// Replace the state with that of a file
     ///
     /// The replacement is atomic, and also applies to the state directory. The certificate authority and the
     /// request log stay as they are.
+    #[command(after_long_help = "Examples:\n  lanyard azure snapshot restore before-upgrade.json")]
     Restore(FileArgs),
 }
 

@@ -14,6 +14,7 @@ const FILE_NAME: &str = "credentials.json";
 
 /// The credentials of the seeded administrator and of the seeded application, which both own the subscription.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct LocalTestCredentials {
     tenant: String,
     subscription: String,
@@ -36,7 +37,7 @@ pub(crate) enum LoginPrincipal {
 
 impl LocalTestCredentials {
     /// The credentials of a local Azure; `None` if its state has no test clients.
-    pub(super) fn of_emulator(emulator: &Emulator, exported: bool) -> Option<Self> {
+    pub(crate) fn of_emulator(emulator: &Emulator, exported: bool) -> Option<Self> {
         let seeded = emulator.test_credentials()?;
         Some(Self {
             tenant: seeded.tenant.to_string(),
@@ -72,7 +73,7 @@ impl LocalTestCredentials {
     }
 
     /// Writes the credentials into the private directory of a session, and removes those of an earlier one.
-    pub(super) fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), CommandError> {
+    pub(crate) fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), CommandError> {
         let path = directory.join(FILE_NAME);
         let written = match credentials {
             // Temporary files are readable by their owner only.
@@ -92,6 +93,11 @@ impl LocalTestCredentials {
     /// Reads the credentials of the session in a directory.
     pub(super) fn load(directory: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(directory.join(FILE_NAME)).ok()?).ok()
+    }
+
+    /// The client id of the application.
+    pub(super) fn client_id(&self) -> &str {
+        &self.client_id
     }
 
     /// Whether `lanyard azure env` prints the credentials.
@@ -139,13 +145,10 @@ impl LocalTestCredentials {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    fn credentials() -> LocalTestCredentials {
-        LocalTestCredentials {
+impl LocalTestCredentials {
+    /// Credentials for tests.
+    pub(super) fn example() -> Self {
+        Self {
             tenant: "t".to_owned(),
             subscription: "s".to_owned(),
             client_id: "c".to_owned(),
@@ -155,12 +158,22 @@ mod tests {
             exported: true,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
 
     #[test]
     fn credentials_are_readable_by_their_owner_only() {
         let directory = tempfile::tempdir().unwrap();
-        LocalTestCredentials::write(Some(&credentials()), directory.path()).unwrap();
-        assert!(LocalTestCredentials::load(directory.path()) == Some(credentials()));
+        LocalTestCredentials::write(Some(&LocalTestCredentials::example()), directory.path())
+            .unwrap();
+        assert!(
+            LocalTestCredentials::load(directory.path()) == Some(LocalTestCredentials::example())
+        );
         let mode = fs::metadata(directory.path().join(FILE_NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
         LocalTestCredentials::write(None, directory.path()).unwrap();
@@ -170,7 +183,7 @@ mod tests {
 
     #[test]
     fn service_principal_signs_in_to_its_tenant() {
-        let credentials = credentials();
+        let credentials = LocalTestCredentials::example();
         let arguments = credentials.az_login_arguments(LoginPrincipal::ServicePrincipal).join(" ");
         assert!(arguments.ends_with("--username c --password secret --tenant t"), "{arguments}");
         let arguments = credentials.az_login_arguments(LoginPrincipal::User).join(" ");

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use lanyard_azure::RateLimitHeadroom;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
@@ -18,7 +16,7 @@ use super::target_journal::{TargetJournal, journal_error};
 use super::{RunArgs, interrupted_write_error};
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, CliOutputFormat, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
 /// The flags that name the cluster.
@@ -44,9 +42,8 @@ pub(in crate::commands) struct DestroyArgs {
     /// Also remove resources in the removed groups that neither the journal nor a tag of the cluster records
     #[arg(long)]
     pub(in crate::commands) include_unrecorded: bool,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    pub(in crate::commands) output: CliOutputFormat,
+    #[command(flatten)]
+    pub(in crate::commands) output: OutputArgs,
     #[command(flatten)]
     pub(in crate::commands) account: AccountArgs,
     #[command(flatten)]
@@ -119,7 +116,7 @@ impl<'a> RecordedStacks<'a> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> CommandResult {
-        self.remove(args, clock).await?.print(args.output)
+        self.remove(args, clock).await?.print(args.output.format)
     }
 
     /// Removes the resources of the stacks.
@@ -270,20 +267,16 @@ impl StackRemoval {
 
     /// Prints the result in a format.
     pub(in crate::commands) fn print(&self, format: CliOutputFormat) -> CommandResult {
-        match format {
-            CliOutputFormat::Table => self.print_text()?,
-            format => output::print_stdout(&self.to_document(format))?,
+        // Without a run, the table is empty: the plan was printed before.
+        if format != CliOutputFormat::Table || self.run.is_some() {
+            output::print_value(self, format, |_| self.to_text().unwrap_or_default())?;
         }
         Ok(if self.succeeded() { CommandExit::Success } else { CommandExit::Failed })
     }
 
-    /// Prints the result of the run; the plan was printed before it.
-    pub(in crate::commands) fn print_text(&self) -> Result<(), CommandError> {
-        self.summary().map_or(Ok(()), |summary| output::print_stdout(&summary.to_text()))
-    }
-
-    fn to_document(&self, format: CliOutputFormat) -> String {
-        output::serialize_document(self, format)
+    /// The result of the run as text; `None` after `--dry-run`, whose plan was printed before.
+    pub(in crate::commands) fn to_text(&self) -> Option<String> {
+        self.summary().map(|summary| summary.to_text())
     }
 
     fn summary(&self) -> Option<RunSummary> {
@@ -323,13 +316,16 @@ fn plan_text(plan: &DestroyPlan) -> String {
     if plan.resources.is_empty() {
         return "Nothing to remove.".to_owned();
     }
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(["REMOVE", "WITH", "GROUP", "NAME"]);
+    let mut table = TextTable::new([
+        (ColumnKind::Identifier, "REMOVE"),
+        (ColumnKind::Identifier, "WITH"),
+        (ColumnKind::Identifier, "GROUP"),
+        (ColumnKind::Identifier, "NAME"),
+    ]);
     for row in removed_rows(plan) {
         table.add_row(row);
     }
-    table.trim_fmt()
+    table.render(output::stderr_width())
 }
 
 /// Key, container that is removed with it, group and name of each resource.

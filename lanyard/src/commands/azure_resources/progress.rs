@@ -43,7 +43,9 @@ pub(in crate::commands) enum ProgressOutput {
 impl ProgressArgs {
     pub(in crate::commands) fn output(&self) -> ProgressOutput {
         match self.progress {
-            ProgressForm::Auto if std::io::stderr().is_terminal() => {
+            ProgressForm::Auto
+                if std::io::stderr().is_terminal() && !output::is_dumb_terminal() =>
+            {
                 ProgressOutput::Tree(ProgressTree::default())
             }
             ProgressForm::Auto | ProgressForm::Plain => ProgressOutput::Plain,

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use lanyard_azure::RateLimitHeadroom;
 use lanyard_infra::{
     FindingSeverity, PRICES_OF, PlanProblem, PlannedResource, PreflightFinding, PropertyDifference,
@@ -15,6 +13,7 @@ use lanyard_vocabulary::{ArmResourceId, format_error_chain};
 use serde::Serialize;
 
 use super::CheckedPlan;
+use crate::output::{ColumnKind, TextTable};
 
 /// A plan as a document.
 #[derive(Debug, Serialize)]
@@ -40,20 +39,23 @@ impl<'a> PlanDocument<'a> {
 }
 
 /// A plan for people: the changes, the findings of the checks, the cost, and a summary.
-pub(in crate::commands) fn plan_text(checked: &CheckedPlan) -> String {
+pub(in crate::commands) fn plan_text(checked: &CheckedPlan, line_width: Option<usize>) -> String {
     let mut sections = Vec::new();
     let changed: Vec<_> =
         checked.plan.resources.iter().filter(|it| change_word(&it.change).is_some()).collect();
     if !changed.is_empty() {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(["CHANGE", "RESOURCE", "GROUP", "NAME"]);
+        let mut table = TextTable::new([
+            (ColumnKind::Name, "CHANGE"),
+            (ColumnKind::Identifier, "RESOURCE"),
+            (ColumnKind::Identifier, "GROUP"),
+            (ColumnKind::Identifier, "NAME"),
+        ]);
         for planned in &changed {
             let word = change_word(&planned.change).unwrap_or_default();
             let group = planned.id.resource_group().unwrap_or_default();
             table.add_row([word, planned.key.as_str(), group, planned.id.name()]);
         }
-        sections.push(table.trim_fmt());
+        sections.push(table.render(line_width));
     }
     let details: Vec<_> = changed.iter().flat_map(|it| change_details(it)).collect();
     if !details.is_empty() {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     RecordedState, RollBackPlan, RunContext, roll_back, wait_for_interrupted_writes,
@@ -14,7 +12,7 @@ use super::report::RunSummary;
 use super::target_journal::journal_error;
 use super::{RunArgs, interrupted_write_error};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, CliOutputFormat, ColumnKind, TextTable};
 
 /// The flag of commands whose interrupted run can be undone.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -57,10 +55,7 @@ impl RecordedStacks<'_> {
         let report = report.await?;
         let headroom = arm.lowest_headroom();
         let summary = RunSummary::with_dependencies(&report, &BTreeMap::new(), headroom);
-        output::print_stdout(&match format {
-            CliOutputFormat::Table => summary.to_text(),
-            format => output::serialize_document(&summary, format),
-        })?;
+        output::print_value(&summary, format, |_| summary.to_text())?;
         Ok(if report.succeeded() { CommandExit::Success } else { CommandExit::Failed })
     }
 
@@ -74,9 +69,13 @@ fn plan_text(plan: &RollBackPlan) -> String {
     if plan.is_empty() {
         return "The interrupted run changed nothing.".to_owned();
     }
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(["UNDO", "RESOURCE", "WITH", "GROUP", "NAME"]);
+    let mut table = TextTable::new([
+        (ColumnKind::Name, "UNDO"),
+        (ColumnKind::Identifier, "RESOURCE"),
+        (ColumnKind::Identifier, "WITH"),
+        (ColumnKind::Identifier, "GROUP"),
+        (ColumnKind::Identifier, "NAME"),
+    ]);
     for resource in &plan.restored {
         let word = if resource.recreated { "recreate" } else { "restore" };
         let group = resource.id.resource_group().unwrap_or_default();
@@ -85,5 +84,5 @@ fn plan_text(plan: &RollBackPlan) -> String {
     for [key, with, group, name] in removed_rows(&plan.removed) {
         table.add_row(["delete", key, with, group, name]);
     }
-    table.trim_fmt()
+    table.render(output::stderr_width())
 }

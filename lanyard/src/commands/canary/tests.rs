@@ -1,5 +1,6 @@
 use clap::Parser;
 use lanyard_canary::{CanarySettings, CredentialFileLocation, ProbeSettings};
+use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
 use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
 use lanyard_desired::{DesiredObjectInputs, WorkloadTemplates, desired_objects};
 
@@ -126,6 +127,8 @@ fn canary_arguments_rendered_by_the_operator_parse() {
         templates: &WorkloadTemplates::default(),
         refresh: VolumeRefresh::Polled,
         private_router: None,
+        control_plane_endpoint: None,
+        kms_api_version: KmsApiVersion::default(),
     };
     let mut observed = Vec::new();
     for object in desired_objects(&cluster, &inputs) {

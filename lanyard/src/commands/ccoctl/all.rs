@@ -14,8 +14,7 @@ use crate::output;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard ccoctl azure create-all --name harbour --region eastus --output-dir harbour \\
     --subscription-id 11111111-2222-3333-4444-555555555555 --tenant-id 66666666-7777-8888-9999-000000000000 \\
     --credentials-requests-dir requests --dnszone-resource-group-name dns";
@@ -60,9 +59,9 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if succeeded {
         output::print_stderr(&format!("issuer: {issuer}"));
         if !planned.create(&stack, &mut report, &clock).await? {
-            report.print(create.output)?;
+            report.print(create.output.format)?;
             return Ok(CommandExit::Failed);
         }
     }
-    report.print(create.output)
+    report.print(create.output.format)
 }

@@ -11,12 +11,11 @@ use crate::commands::azure_resources::destroy_stack::{
 };
 use crate::commands::go_bool::GoBool;
 use crate::exit::{CommandError, CommandResult};
-use crate::output::CliOutputFormat;
+use crate::output::OutputArgs;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
-
   lanyard ccoctl azure delete --name harbour --dry-run \\
     --subscription-id 11111111-2222-3333-4444-555555555555
   lanyard ccoctl azure delete --name harbour --delete-oidc-resource-group \\
@@ -47,9 +46,8 @@ pub(crate) struct Args {
     /// Print what would be removed, and change nothing
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     dry_run: GoBool,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     run: RunArgs,
 }
@@ -62,11 +60,11 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if args.dry_run.0 {
         let planned = args.plan(&stack, RecordedState::default()).await?;
         stack.check_unrecorded(&planned, include_unrecorded).await?;
-        return StackRemoval::planned(planned).print(args.output);
+        return StackRemoval::planned(planned).print(args.output.format);
     }
     let plan = async |recorded| args.plan(&stack, recorded).await;
     let removal = stack.remove_planned(&args.run, include_unrecorded, &clock, plan).await?;
-    removal.print(args.output)
+    removal.print(args.output.format)
 }
 
 impl Args {

@@ -14,7 +14,7 @@ use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack}
 use crate::commands::create::infra::parse_tag;
 use crate::commands::issuer::{IssuerNames, IssuerRequest, create_issuer, issuer_documents};
 use crate::exit::CommandError;
-use crate::output::CliOutputFormat;
+use crate::output::OutputArgs;
 use crate::settings::ProcessEnvironment;
 
 /// The flags that name the owner of the resources.
@@ -81,9 +81,8 @@ pub(super) struct CreateArgs {
     /// The directory of the files
     #[arg(long, default_value = ".", value_name = "DIR")]
     pub(super) output_dir: PathBuf,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    pub(super) output: CliOutputFormat,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
     #[command(flatten)]
     pub(super) run: SharedRunArgs,
 }

@@ -6,8 +6,7 @@ use crate::commands::issuer::{load_or_create_key, write_key_files};
 use crate::exit::{CommandExit, CommandResult};
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard ccoctl azure create-key-pair --output-dir harbour";
 
 /// Create the key pair that signs service account tokens

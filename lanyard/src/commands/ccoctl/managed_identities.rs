@@ -28,8 +28,7 @@ use crate::output;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   oc adm release extract --credentials-requests --cloud=azure --to=requests $RELEASE_IMAGE
   lanyard ccoctl azure create-managed-identities --name harbour --region eastus --output-dir harbour \\
     --subscription-id 11111111-2222-3333-4444-555555555555 --credentials-requests-dir requests \\
@@ -95,7 +94,7 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = create.owner.stack(&account, &environment);
     let mut report = CcoctlReport::default();
     if planned.create(&stack, &mut report, &clock).await? {
-        report.print(create.output)
+        report.print(create.output.format)
     } else {
         Ok(CommandExit::Failed)
     }

@@ -14,8 +14,7 @@ use crate::output;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard ccoctl azure create-key-pair --output-dir harbour
   lanyard ccoctl azure create-oidc-issuer --name harbour --region eastus --output-dir harbour \\
     --subscription-id 11111111-2222-3333-4444-555555555555 --tenant-id 66666666-7777-8888-9999-000000000000";
@@ -62,7 +61,7 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let created = issuer_args.create(create, &stack, &key, &clock).await?;
     let Some(summary) = created else { return Ok(CommandExit::Failed) };
     output::print_stderr(&format!("issuer: {issuer}"));
-    CcoctlReport { issuer: Some(summary), ..CcoctlReport::default() }.print(create.output)
+    CcoctlReport { issuer: Some(summary), ..CcoctlReport::default() }.print(create.output.format)
 }
 
 /// Reads the public key of a file.

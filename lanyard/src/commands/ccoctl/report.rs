@@ -22,10 +22,7 @@ pub(super) struct CcoctlReport {
 impl CcoctlReport {
     /// Prints the report, and returns the exit code.
     pub(super) fn print(&self, format: CliOutputFormat) -> CommandResult {
-        output::print_stdout(&match format {
-            CliOutputFormat::Table => self.to_text(),
-            format => output::serialize_document(self, format),
-        })?;
+        output::print_value(self, format, |_| self.to_text())?;
         let mut runs = self.issuer.iter().chain(&self.identities);
         Ok(if runs.all(RunSummary::succeeded) { CommandExit::Success } else { CommandExit::Failed })
     }

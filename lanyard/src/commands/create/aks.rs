@@ -12,12 +12,11 @@ use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard create aks azure --prefix harbour-dev --node-count 3 --max-count 6 \\
     --key-vault-id /subscriptions/ID/resourceGroups/os4-common/providers/Microsoft.KeyVault/vaults/harbour-dev";
 
@@ -51,9 +50,8 @@ pub(crate) struct Args {
     /// The vault whose secrets the Secrets Store add-on may read
     #[arg(long, value_name = "RESOURCE-ID")]
     key_vault_id: Option<ArmResourceId>,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -75,7 +73,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         environment: &environment,
     };
     if args.roll_back.roll_back {
-        return stack.roll_back(&args.run, args.output, &clock).await;
+        return stack.roll_back(&args.run, args.output.format, &clock).await;
     }
     let parameters = AksParameters {
         subscription: account.subscription.clone(),
@@ -88,7 +86,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         vault: args.key_vault_id.clone(),
     };
     let resources = aks_resources(&parameters);
-    let Some(report) = stack.create(resources, &args.run, args.output, &clock).await? else {
+    let Some(report) = stack.create(resources, &args.run, args.output.format, &clock).await? else {
         return Ok(CommandExit::Failed);
     };
     output::print_stderr(&next_steps(&report));

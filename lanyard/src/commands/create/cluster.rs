@@ -25,12 +25,11 @@ use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::cluster_objects::{ClusterObjects, validate_hosted_cluster};
 use crate::commands::kubectl::ApiServerArgs;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
-
   lanyard create cluster azure --name harbour --base-domain example.com \\
     --azure-creds creds.json --pull-secret pull-secret.json \\
     --release-image quay.io/openshift-release-dev/ocp-release:4.22.1-multi \\
@@ -70,9 +69,8 @@ pub(crate) struct Args {
     infra_json: Option<PathBuf>,
     #[command(flatten)]
     render: RenderFlags,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     server: ApiServerArgs,
     #[command(flatten)]
@@ -174,12 +172,19 @@ impl Args {
 
     /// Prints the result, to standard error if standard output is for the objects.
     fn print_summary(&self, summary: &ClusterSummary) -> Result<(), CommandError> {
-        let text = summary.to_text(self.output);
-        if self.render.is_render() {
-            output::print_stderr(text.trim_end());
-            return Ok(());
+        let format = self.output.format;
+        if !self.render.is_render() {
+            return output::print_value(summary, format, |line_width| summary.to_text(line_width));
         }
-        output::print_stdout(&text)
+        let text = match format {
+            CliOutputFormat::Table => {
+                let line_width = output::stderr_width();
+                output::fit_lines(&summary.to_text(line_width), line_width)
+            }
+            format => output::serialize_document(summary, format),
+        };
+        output::print_stderr(text.trim_end());
+        Ok(())
     }
 }
 
@@ -220,14 +225,9 @@ impl ClusterSummary {
         self.infrastructure.is_none() && self.objects.is_empty()
     }
 
-    fn to_text(&self, format: CliOutputFormat) -> String {
-        match format {
-            CliOutputFormat::Table => {
-                let infrastructure = self.infrastructure.iter().map(RunSummary::to_text);
-                let objects = (!self.objects.is_empty()).then(|| applied_text(&self.objects));
-                infrastructure.chain(objects).collect::<Vec<_>>().join("\n")
-            }
-            format => output::serialize_document(self, format),
-        }
+    fn to_text(&self, line_width: Option<usize>) -> String {
+        let infrastructure = self.infrastructure.iter().map(RunSummary::to_text);
+        let objects = (!self.objects.is_empty()).then(|| applied_text(&self.objects, line_width));
+        infrastructure.chain(objects).collect::<Vec<_>>().join("\n")
     }
 }

@@ -13,12 +13,11 @@ use crate::commands::azure_resources::print_report;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard create dns azure --zone dev.example.com --parent-zone-id \\
     /subscriptions/ID/resourceGroups/os4-common/providers/Microsoft.Network/dnsZones/example.com";
 
@@ -41,9 +40,8 @@ pub(crate) struct Args {
     /// The zone above, in which the command enters the name servers
     #[arg(long, value_name = "RESOURCE-ID")]
     parent_zone_id: Option<ArmResourceId>,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -64,7 +62,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         environment: &environment,
     };
     if args.roll_back.roll_back {
-        return stack.roll_back(&args.run, args.output, &clock).await;
+        return stack.roll_back(&args.run, args.output.format, &clock).await;
     }
     let mut parameters = DnsParameters {
         subscription: account.subscription.clone(),
@@ -92,7 +90,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         }
         _ => output::print_stderr(&format!("name servers: {}", name_servers.join(" "))),
     }
-    print_report(&target, &report, args.output)?;
+    print_report(&target, &report, args.output.format)?;
     Ok(if report.succeeded() { CommandExit::Success } else { CommandExit::Failed })
 }
 

@@ -14,12 +14,11 @@ use crate::commands::azure_resources::cluster_target::{
 };
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
-use crate::output::CliOutputFormat;
+use crate::output::OutputArgs;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard create iam azure --name harbour --infra-id harbour-x7k2p \\
     --resource-group-name identities --azure-creds creds.json \\
     --oidc-issuer-url https://account.blob.core.windows.net/container \\
@@ -53,9 +52,8 @@ pub(crate) struct Args {
     /// Write the client ids of the identities as JSON
     #[arg(long, value_name = "FILE")]
     output_file: PathBuf,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -82,9 +80,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let context = args.run.journal_context(&account, &environment, &clock);
     if args.roll_back.roll_back {
         let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded.roll_back(&args.run, args.output, &clock).await;
+        return recorded.roll_back(&args.run, args.output.format, &clock).await;
     }
     let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: None, iam: Some(args.output_file.clone()) };
-    target.apply(&args.run, args.output, &outputs, &clock).await
+    target.apply(&args.run, args.output.format, &outputs, &clock).await
 }

@@ -22,12 +22,11 @@ use crate::commands::service_principals::{
     EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, rows_text, run_for_each,
 };
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard create keyvault azure --name harbour-dev
   lanyard create identities azure --prefix harbour-dev \\
     --managed-identities-file cp.json --data-plane-identities-file dp.json \\
@@ -66,9 +65,8 @@ pub(crate) struct Args {
     location: String,
     #[command(flatten)]
     kms: KmsArgs,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -240,14 +238,11 @@ fn print(
     };
     let document =
         IdentitiesDocument { service_principals: created.rows(|it| Some(it)), data_plane, kms };
-    match args.output {
-        CliOutputFormat::Table => {
-            let summary = document.data_plane.iter().map(RunSummary::to_text);
-            let text = summary
-                .chain([rows_text(&document.service_principals)])
-                .chain(document.kms.iter().map(KmsResult::to_text));
-            output::print_stdout(&text.collect::<Vec<_>>().join("\n"))
-        }
-        format => output::print_stdout(&output::serialize_document(&document, format)),
-    }
+    output::print_value(&document, args.output.format, |line_width| {
+        let summary = document.data_plane.iter().map(RunSummary::to_text);
+        let text = summary
+            .chain([rows_text(&document.service_principals, line_width)])
+            .chain(document.kms.iter().map(KmsResult::to_text));
+        text.collect::<Vec<_>>().join("\n")
+    })
 }

@@ -16,12 +16,11 @@ use crate::commands::azure_resources::cluster_target::{
 };
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
-use crate::output::CliOutputFormat;
+use crate::output::OutputArgs;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard create infra azure --name harbour --infra-id harbour-x7k2p \\
     --base-domain example.com --azure-creds creds.json \\
     --workload-identities-file iam.json --output-file infra.yaml";
@@ -67,9 +66,8 @@ pub(crate) struct Args {
     /// Write the infrastructure output, which `create cluster azure --infra-json` reads, as YAML
     #[arg(long, value_name = "FILE")]
     output_file: Option<PathBuf>,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -215,9 +213,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let context = args.run.journal_context(&account, &environment, &clock);
     if args.roll_back.roll_back {
         let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded.roll_back(&args.run, args.output, &clock).await;
+        return recorded.roll_back(&args.run, args.output.format, &clock).await;
     }
     let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: args.output_file.clone(), iam: None };
-    target.apply(&args.run, args.output, &outputs, &clock).await
+    target.apply(&args.run, args.output.format, &outputs, &clock).await
 }

@@ -11,12 +11,11 @@ use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandExit, CommandResult};
-use crate::output::CliOutputFormat;
+use crate::output::OutputArgs;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard create keyvault azure --name harbour-dev --resource-group-name os4-common \\
     --secret-reader 11111111-1111-1111-1111-111111111111";
 
@@ -46,9 +45,8 @@ pub(crate) struct Args {
     /// Restore a deleted vault of the same name with its content
     #[arg(long)]
     recover: bool,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -67,7 +65,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         environment: &environment,
     };
     if args.roll_back.roll_back {
-        return stack.roll_back(&args.run, args.output, &clock).await;
+        return stack.roll_back(&args.run, args.output.format, &clock).await;
     }
     let caller = account.caller().await?;
     let administrator = match caller.principal_type {
@@ -86,6 +84,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         secret_readers: args.secret_reader.clone(),
     };
     let resources = keyvault_resources(&parameters);
-    let created = stack.create(resources, &args.run, args.output, &clock).await?;
+    let created = stack.create(resources, &args.run, args.output.format, &clock).await?;
     Ok(if created.is_some() { CommandExit::Success } else { CommandExit::Failed })
 }

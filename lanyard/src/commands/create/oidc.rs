@@ -15,12 +15,11 @@ use crate::commands::issuer::{
     write_key_files, write_output_files,
 };
 use crate::exit::{CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard create oidc azure --name harbourdev --output-dir issuer";
 
 /// Create a token issuer for hosted clusters in Azure
@@ -55,9 +54,8 @@ pub(crate) struct Args {
     /// The directory of the key pair, the documents and the manifests
     #[arg(long, default_value = ".", value_name = "DIR")]
     output_dir: PathBuf,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     account: AccountArgs,
     #[command(flatten)]
@@ -78,7 +76,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         environment: &environment,
     };
     if args.roll_back.roll_back {
-        return stack.roll_back(&args.run, args.output, &clock).await;
+        return stack.roll_back(&args.run, args.output.format, &clock).await;
     }
     let issuer = names.issuer(account.endpoints)?;
     let key = load_or_create_key(&args.output_dir)?;
@@ -93,10 +91,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let created = create_issuer(&stack, request, key.public_key(), &args.run, &clock).await?;
     let Some(summary) = created else { return Ok(CommandExit::Failed) };
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => summary.to_text(),
-        format => output::serialize_document(&summary, format),
-    })?;
+    output::print_value(&summary, args.output.format, |_| summary.to_text())?;
     if !summary.succeeded() {
         return Ok(CommandExit::Failed);
     }

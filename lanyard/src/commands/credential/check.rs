@@ -1,5 +1,6 @@
 //! `lanyard credential check`: inspects a credential file and tests the credential.
 
+mod credential_files;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -17,19 +18,28 @@ use lanyard_vocabulary::{Cloud, format_error_chain};
 use serde::Serialize;
 use url::Url;
 
+use self::credential_files::{CredentialFile, CredentialFiles};
 use crate::commands::azure_transport;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
+
+const EXAMPLE: &str = "\
+Examples:
+  lanyard credential check /mnt/certs
+  lanyard credential check --offline /mnt/certs/harbour-disk
+  kubectl exec deployment/disk -- cat /mnt/certs/harbour-disk | lanyard credential check -";
 
 /// Inspect a credential file and test the credential
 ///
 /// Inspects the file (never showing the secret): its keys, whether the private key belongs to the
 /// certificate, when it expires and when it should be renewed. Then requests a token from Entra, and with
-/// --call makes one GET request with it. Every failure has a hint with the next step.
+/// --call makes one GET request with it. Every failure has a hint with the next step. The JSON document of a
+/// directory is a list.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
-    /// The mounted credential file
+    /// The mounted credential file, or a directory of them; `-` reads standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// A URL of Azure Resource Manager or of a vault to call with the credential, such as
@@ -39,13 +49,13 @@ pub(crate) struct Args {
     /// Inspect the file only, without network requests
     #[arg(long, conflicts_with = "call")]
     offline: bool,
-    /// The output format of the findings
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// The result of the check.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct CredentialCheck {
     file: PathBuf,
     inspection: Inspection,
@@ -56,7 +66,7 @@ struct CredentialCheck {
 
 /// The result of a request.
 #[derive(Debug, Serialize)]
-#[serde(tag = "outcome", rename_all = "kebab-case")]
+#[serde(tag = "outcome", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 enum CredentialCheckStep {
     /// The request succeeded.
     Good { detail: String },
@@ -67,12 +77,31 @@ enum CredentialCheckStep {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let files = CredentialFiles::find(&args.file)?;
+    let mut checks = Vec::new();
+    for file in &files.files {
+        checks.push(check_file(file, &args, &environment).await?);
+    }
+    let format = args.output.format;
+    match checks.as_slice() {
+        [check] if !files.is_directory => {
+            output::print_value(check, format, |_| text::render(check))?;
+        }
+        checks => output::print_value(&checks, format, |_| {
+            checks.iter().map(text::render).collect::<Vec<_>>().join("\n\n")
+        })?,
+    }
+    let is_good = checks.iter().all(|check| check.ok);
+    Ok(if is_good { CommandExit::Success } else { CommandExit::Failed })
+}
+
+async fn check_file(
+    file: &CredentialFile,
+    args: &Args,
+    environment: &ProcessEnvironment,
+) -> Result<CredentialCheck, CommandError> {
     let clock = SystemClock::shared();
-    let bytes = std::fs::read(&args.file).map_err(|error| {
-        CommandError::invalid_input(format!("{} cannot be read", args.file.display()))
-            .with_cause(&error)
-            .with_hint("give the path of the file in the mount, such as /mnt/certs/<secret name>")
-    })?;
+    let bytes = file.read()?;
     let scope = match &args.call {
         None => None,
         Some(url) => Some(AuthenticatedClient::scope_of(url).ok_or_else(|| {
@@ -89,19 +118,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         )
     } else if inspection.is_usable() {
         let target = args.call.as_ref().zip(scope.as_deref());
-        request_token_and_call(&args.file, target, &inspection, &environment, clock).await?
+        request_token_and_call(file.path(), target, &inspection, environment, clock).await?
     } else {
         let reason = "the file cannot be used";
         (CredentialCheckStep::NotTried { reason }, CredentialCheckStep::NotTried { reason })
     };
     let failed = |step: &CredentialCheckStep| matches!(step, CredentialCheckStep::Failed { .. });
     let ok = inspection.is_usable() && !failed(&token) && !failed(&call);
-    let check = CredentialCheck { file: args.file, inspection, token, call, ok };
-    output::print_stdout(&match args.output {
-        CliOutputFormat::Table => text::render(&check),
-        format => output::serialize_document(&check, format),
-    })?;
-    Ok(if check.ok { CommandExit::Success } else { CommandExit::Failed })
+    Ok(CredentialCheck { file: file.name().to_owned(), inspection, token, call, ok })
 }
 
 fn url_host(url: &Url) -> &str {

@@ -10,8 +10,7 @@ use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard destroy aks azure --prefix harbour-dev";
 
 /// Remove a management cluster that lanyard created from Azure

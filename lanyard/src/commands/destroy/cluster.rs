@@ -29,7 +29,6 @@ use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
-
   lanyard destroy cluster azure --name harbour --azure-creds creds.json --dry-run
   lanyard destroy cluster azure --name harbour --azure-creds creds.json";
 
@@ -138,7 +137,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let is_removed = removal.succeeded() || (args.force.0 && removal.is_empty());
     if !is_removed {
         DestroySummary { hosted_cluster, infrastructure: removal, objects: Vec::new() }
-            .print(args.destroy.output)?;
+            .print(args.destroy.output.format)?;
         print_kept_finalizer(existing.is_some(), &identifiers);
         return Ok(CommandExit::Failed);
     }
@@ -147,7 +146,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         finalizers::remove_own(&objects).await?;
     }
     DestroySummary { hosted_cluster, infrastructure: removal, objects: removed }
-        .print(args.destroy.output)?;
+        .print(args.destroy.output.format)?;
     Ok(CommandExit::Success)
 }
 
@@ -237,23 +236,19 @@ impl Args {
         }
         let infrastructure = StackRemoval::planned(planned);
         DestroySummary { hosted_cluster, infrastructure, objects: Vec::new() }
-            .print(self.destroy.output)?;
+            .print(self.destroy.output.format)?;
         Ok(CommandExit::Success)
     }
 }
 
 impl DestroySummary {
     fn print(&self, format: CliOutputFormat) -> Result<(), CommandError> {
-        match format {
-            CliOutputFormat::Table => {
-                self.infrastructure.print_text()?;
-                for object in &self.objects {
-                    output::print_stdout(&format!("{object} deleted"))?;
-                }
-                output::print_stdout(&format!("HostedCluster {}", self.hosted_cluster))
-            }
-            format => output::print_stdout(&output::serialize_document(self, format)),
-        }
+        output::print_value(self, format, |_| {
+            let objects = self.objects.iter().map(|object| format!("{object} deleted"));
+            let cluster = format!("HostedCluster {}", self.hosted_cluster);
+            let lines = self.infrastructure.to_text().into_iter().chain(objects).chain([cluster]);
+            lines.collect::<Vec<_>>().join("\n")
+        })
     }
 }
 

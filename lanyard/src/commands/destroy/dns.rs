@@ -10,8 +10,7 @@ use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard destroy dns azure --zone dev.example.com";
 
 /// Remove a public DNS zone that lanyard created from Azure

@@ -11,8 +11,7 @@ use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard destroy iam azure --name harbour --infra-id harbour-x7k2p --azure-creds creds.json";
 
 /// Remove the identities of a self-managed hosted cluster from Azure

@@ -16,8 +16,7 @@ use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard destroy identities azure --prefix harbour-dev --dry-run";
 
 /// Remove the identities of an ARO HCP development environment from Azure
@@ -78,7 +77,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let data_plane = stack.remove_if_recorded(&args.destroy, &clock).await?;
     let succeeded = data_plane.as_ref().is_none_or(StackRemoval::succeeded);
     let document = RemovalDocument { service_principals: removed.rows(|()| None), data_plane };
-    print(&document, args.destroy.output)?;
+    print(&document, args.destroy.output.format)?;
     Ok(if succeeded { removed.exit() } else { CommandExit::Failed })
 }
 
@@ -87,13 +86,9 @@ fn listed(found: &[&str]) -> String {
 }
 
 fn print(document: &RemovalDocument, format: CliOutputFormat) -> Result<(), CommandError> {
-    match format {
-        CliOutputFormat::Table => {
-            if let Some(data_plane) = &document.data_plane {
-                data_plane.print_text()?;
-            }
-            output::print_stdout(&rows_text(&document.service_principals))
-        }
-        format => output::print_stdout(&output::serialize_document(document, format)),
-    }
+    output::print_value(document, format, |line_width| {
+        let data_plane = document.data_plane.iter().filter_map(StackRemoval::to_text);
+        let rows = rows_text(&document.service_principals, line_width);
+        data_plane.chain([rows]).collect::<Vec<_>>().join("\n")
+    })
 }

@@ -10,8 +10,7 @@ use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard destroy infra azure --name harbour --infra-id harbour-x7k2p --azure-creds creds.json";
 
 /// Remove the infrastructure of a hosted cluster from Azure

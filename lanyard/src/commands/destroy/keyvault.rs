@@ -11,8 +11,7 @@ use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard destroy keyvault azure --name harbour-dev";
 
 /// Remove a Key Vault that lanyard created from Azure

@@ -10,8 +10,7 @@ use crate::exit::CommandResult;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard destroy oidc azure --name harbourdev";
 
 /// Remove a token issuer that lanyard created from Azure

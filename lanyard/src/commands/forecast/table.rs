@@ -2,23 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use jiff::{SignedDuration, Timestamp};
 use lanyard_desired::forecast::{RenewalMilestone, RenewalState, TimelineEntry};
 
-/// Formats the upcoming moments in chronological order, then the identities that need action, then a summary.
+use crate::output::{ColumnKind, TextTable};
+
+/// Formats the upcoming moments in chronological order, then the identities that need action, then those of
+/// `--within`, then a summary.
 ///
 /// Identities of one cluster with the same milestone in the same minute share a line.
-pub(super) fn render(entries: &[TimelineEntry], now: Timestamp) -> String {
+pub(super) fn render(
+    entries: &[TimelineEntry],
+    ending: &[&TimelineEntry],
+    now: Timestamp,
+    line_width: Option<usize>,
+) -> String {
     let mut sections = Vec::new();
     let moments = upcoming_moments(entries, now);
     if !moments.is_empty() {
-        sections.push(timeline_table(&moments, now));
+        sections.push(timeline_table(&moments, now, line_width));
     }
     let alarming =
         entries.iter().filter(|it| it.forecast.verdict.requires_action() || it.is_unknown());
-    let lines: Vec<_> = alarming.map(entry_line).collect();
+    let ending = ending.iter().map(|entry| ending_line(entry));
+    let lines: Vec<_> = alarming.map(entry_line).chain(ending).collect();
     if !lines.is_empty() {
         sections.push(lines.join("\n"));
     }
@@ -46,10 +53,18 @@ fn upcoming_moments(
     moments
 }
 
-fn timeline_table(moments: &BTreeMap<TimelineRowKey<'_>, Vec<&str>>, now: Timestamp) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(["WHEN", "IN", "WHAT", "HOSTEDCLUSTER", "IDENTITIES"]);
+fn timeline_table(
+    moments: &BTreeMap<TimelineRowKey<'_>, Vec<&str>>,
+    now: Timestamp,
+    line_width: Option<usize>,
+) -> String {
+    let mut table = TextTable::new([
+        (ColumnKind::Name, "WHEN"),
+        (ColumnKind::Name, "IN"),
+        (ColumnKind::Name, "WHAT"),
+        (ColumnKind::Name, "HOSTEDCLUSTER"),
+        (ColumnKind::Text, "IDENTITIES"),
+    ]);
     for ((at, moment, namespace, cluster), identities) in moments {
         table.add_row([
             format_minute(*at),
@@ -59,11 +74,7 @@ fn timeline_table(moments: &BTreeMap<TimelineRowKey<'_>, Vec<&str>>, now: Timest
             identities.join(", "),
         ]);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 3));
-    }
-    let lines: Vec<_> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
-    lines.join("\n")
+    table.render(line_width)
 }
 
 fn entry_line(entry: &TimelineEntry) -> String {
@@ -72,13 +83,21 @@ fn entry_line(entry: &TimelineEntry) -> String {
     format!("{verdict}: {namespace}/{cluster} {component}: {}", forecast.summary())
 }
 
+/// A credential that needs no action, but expires within the time of `--within`.
+pub(super) fn ending_line(entry: &TimelineEntry) -> String {
+    let TimelineEntry { namespace, cluster, component, forecast, .. } = entry;
+    let end = forecast.expires_at.map(|at| format!(" ends at {at}")).unwrap_or_default();
+    format!("within: {namespace}/{cluster} {component}: its credential{end}")
+}
+
 fn summary_line(entries: &[TimelineEntry], now: Timestamp) -> String {
     let counts = RenewalState::ALL.into_iter().rev().filter_map(|verdict| {
         let count = entries.iter().filter(|entry| entry.forecast.verdict == verdict).count();
         (count > 0).then(|| format!("{count} {verdict}"))
     });
     let counts: Vec<_> = counts.collect();
-    format!("{} identities at {}: {}", entries.len(), format_minute(now), counts.join(", "))
+    let noun = if entries.len() == 1 { "identity" } else { "identities" };
+    format!("{} {noun} at {}: {}", entries.len(), format_minute(now), counts.join(", "))
 }
 
 fn truncate_to_minute(at: Timestamp) -> Timestamp {
@@ -133,7 +152,7 @@ mod tests {
     fn forecast_table_shows_timeline_and_alarming_identities() {
         let now: Timestamp = "2026-02-01T12:34:56Z".parse().unwrap();
         let entries = renewal_timeline(&clusters(), &RenewalPolicy::default(), now);
-        insta::assert_snapshot!(render(&entries, now));
+        insta::assert_snapshot!(render(&entries, &[], now, None));
     }
 
     #[test]

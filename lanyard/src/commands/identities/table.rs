@@ -1,10 +1,9 @@
 //! Formats the identities as a table, in the style of `kubectl get`.
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use jiff::Timestamp;
 
 use super::IdentityRow;
+use crate::output::{ColumnKind, TextTable};
 
 const HEADER: [&str; 8] = [
     "NAMESPACE",
@@ -18,18 +17,12 @@ const HEADER: [&str; 8] = [
 ];
 
 /// Formats a row for each identity, and below the table the messages of those that are not ready.
-pub(super) fn render(rows: &[IdentityRow<'_>]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(HEADER);
+pub(super) fn render(rows: &[IdentityRow<'_>], line_width: Option<usize>) -> String {
+    let mut table = TextTable::new(HEADER.map(|header| (ColumnKind::Name, header)));
     for row in rows {
         table.add_row(cells(row));
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 3));
-    }
-    let lines: Vec<_> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
-    let mut text = lines.join("\n");
+    let mut text = table.render(line_width);
     let with_message = rows.iter().filter(|row| !row.identity.message.is_empty());
     for (index, row) in with_message.enumerate() {
         text.push_str(if index == 0 { "\n\n" } else { "\n" });
@@ -102,6 +95,6 @@ mod tests {
             let identity = std::borrow::Cow::Borrowed(identity);
             IdentityRow { namespace: "clusters", hosted_cluster: "harbour", identity }
         };
-        insta::assert_snapshot!(render(&[row(&good), row(&bad)]));
+        insta::assert_snapshot!(render(&[row(&good), row(&bad)], None));
     }
 }

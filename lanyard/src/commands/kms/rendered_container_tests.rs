@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
 use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
 use lanyard_desired::{
     DesiredObjectInputs, WorkloadTemplates, desired_objects, parse_hosted_cluster, render_objects,
@@ -38,6 +39,8 @@ impl RenderedApiServerPod {
             templates: &templates,
             refresh: VolumeRefresh::Polled,
             private_router: None,
+            control_plane_endpoint: None,
+            kms_api_version: KmsApiVersion::default(),
         };
         let objects = desired_objects(&parsed.hosted_cluster, &inputs);
         let files = render_objects(&objects).unwrap();

@@ -1,6 +1,6 @@
 //! Builds the Key Vault provider of this process: its transports, caches, policy and audit.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use azure_core::http::{ClientOptions, Transport as SdkTransport};
@@ -137,11 +137,17 @@ fn token_proxy_transport(args: &KeyVaultArgs) -> Result<SdkTransport, CommandErr
     let mut settings = TokenProxySettings::default();
     settings.url.clone_from(&args.token_proxy_url);
     settings.server_name.clone_from(&args.sni_name);
-    settings.ca_file = Some(Path::new(ApiAccess::SERVICE_ACCOUNT).join("ca.crt"));
+    settings.ca_file = cluster_ca_file(Path::new(ApiAccess::SERVICE_ACCOUNT));
     let proxy = TokenProxy::parse(settings).map_err(|error| {
         CommandError::invalid_input("--token-proxy-url and --sni-name").with_cause(&error)
     })?;
     Ok(SdkTransport::new(proxy.into_client()))
+}
+
+/// The CA file of the cluster in the ServiceAccount volume. Outside of a pod the volume does not exist, and
+/// the token proxy is trusted by the system roots.
+fn cluster_ca_file(service_account: &Path) -> Option<PathBuf> {
+    service_account.is_dir().then(|| service_account.join("ca.crt"))
 }
 
 fn open_stale_cache(args: &KeyVaultArgs, clock: &SharedClock) -> Result<StaleCache, CommandError> {

@@ -48,7 +48,9 @@ impl NodeKubernetes {
         clock: &SharedClock,
     ) -> Result<Self, CommandError> {
         if let Some(path) = &args.kubernetes.classes {
-            let classes = Arc::new(load_classes(path)?);
+            // The driver of a provider socket sends the content of its classes.
+            let may_be_empty = args.providers.provider_socket.is_some();
+            let classes = Arc::new(load_classes(path, may_be_empty)?);
             return Ok(Self { classes, reporter: Arc::new(NoopReporter), sync: None, api: None });
         }
         let access = require_api_access(&args.kubernetes, context.environment)?;
@@ -116,7 +118,7 @@ fn require_api_access(
     })
 }
 
-fn load_classes(path: &Path) -> Result<InMemoryClassSource, CommandError> {
+fn load_classes(path: &Path, may_be_empty: bool) -> Result<InMemoryClassSource, CommandError> {
     let refused = |error: &dyn std::error::Error| {
         CommandError::invalid_input(format!("--classes: {} cannot be used", path.display()))
             .with_cause(error)
@@ -125,6 +127,9 @@ fn load_classes(path: &Path) -> Result<InMemoryClassSource, CommandError> {
     let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
     let classes: Vec<SecretProviderClass> =
         serde_saphyr::from_multiple(&text).map_err(|error| refused(&error))?;
+    if classes.is_empty() && !may_be_empty {
+        return Err(refused(&std::io::Error::other("it contains no SecretProviderClass")));
+    }
     Ok(InMemoryClassSource::new(classes))
 }
 

@@ -15,6 +15,10 @@ pub(crate) enum PolicyCommand {
     Suggest(SuggestPolicyArgs),
 }
 
+const EXAMPLE: &str = "\
+Examples:
+  lanyard node policy suggest --from audit.jsonl > policy.yaml";
+
 /// Write the policy that allows exactly the recorded reads
 ///
 /// Reads audit trails (`lanyard node --audit-file`), which record every read through an identity that the
@@ -23,6 +27,7 @@ pub(crate) enum PolicyCommand {
 /// before you enforce it: it also allows reads that should not have happened, and it covers a monthly read
 /// only if the trails are long enough.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(crate) struct SuggestPolicyArgs {
     /// The audit trails, oldest first; `-` reads standard input
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]

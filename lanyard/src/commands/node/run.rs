@@ -50,8 +50,8 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
         readiness: &readiness,
         metrics: &metrics,
     };
-    let cluster = NodeKubernetes::open(&args, &settings, &open_context, &clock).await?;
     let (policy, audit) = open_policy_and_audit(&args.policy, &metrics, &clock)?;
+    let cluster = NodeKubernetes::open(&args, &settings, &open_context, &clock).await?;
     let controls = ProviderControls { policy: &policy, audit: &audit, metrics: &metrics };
     let publisher_settings =
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };

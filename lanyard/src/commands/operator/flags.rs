@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use lanyard_operator::ServiceAccountKey;
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::EntraClientId;
 
@@ -20,6 +21,9 @@ pub(super) struct OperatorArgs {
     /// Print the planned changes for every HostedCluster, write nothing, and exit
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// With --dry-run, exit with 1 if the operator would change anything
+    #[arg(long, requires = "dry_run")]
+    pub(super) exit_code: bool,
     /// The kubeconfig file for the Kubernetes API [default: the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
@@ -65,6 +69,11 @@ pub(super) struct ManagementClusterArgs {
     /// not ARO-HCP [default: unset, each HostedCluster decides]
     #[arg(long, env = "MANAGED_SERVICE", value_name = "NAME")]
     pub(super) managed_service: Option<String>,
+    /// The operator's own ServiceAccount. With --role all the operator binds it to the ClusterRole
+    /// lanyard-control-plane in the namespace of each control plane [default: no binding; the operator has these
+    /// permissions in all namespaces]
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(super) service_account: Option<ServiceAccountKey>,
     /// Whether the driver rotates mounted volumes when the vault changes. Without rotation, the operator
     /// restarts pods when the source of a credential changes
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
-use lanyard_operator::Operator;
+use lanyard_operator::{ClusterPlan, Operator};
 use lanyard_telemetry::{
     BoundListener, BuildInfo, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
     ReadinessWarnings, health_routes, metrics_routes,
@@ -33,13 +33,15 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
             "the classes name no identity, so the node's own is used"
         );
     }
-    for lint in &settings.templates.lint_vault_reader(settings.vault_reader) {
+    let templates = &settings.templates;
+    let lints = templates.lint_vault_reader(settings.vault_reader).into_iter();
+    for lint in lints.chain(templates.lint_encryption_flags()) {
         tracing::warn!(hint = lint.hint, "--templates: {lint}");
     }
     let operator = Operator::new(api, settings, &readiness);
     if args.dry_run {
         return tokio::select! {
-            outcome = print_plans(operator, &readiness, &clock) => outcome,
+            outcome = print_plans(operator, &readiness, &clock, args.exit_code) => outcome,
             _ = signals.wait() => {
                 output::print_stderr("interrupted while listing objects: nothing was compared");
                 Ok(CommandExit::Failed)
@@ -82,11 +84,12 @@ async fn connect(
     })
 }
 
-/// Prints the planned changes for every cluster.
+/// Prints the planned changes for every cluster. Changes fail the command if `fails_on_changes` is set.
 async fn print_plans(
     operator: Operator,
     readiness: &Readiness,
     clock: &SharedClock,
+    fails_on_changes: bool,
 ) -> CommandResult {
     let plans = tokio::select! {
         plans = operator.plan() => plans,
@@ -99,7 +102,9 @@ async fn print_plans(
                 ));
         }
     };
-    let is_good = plans.iter().all(|plan| plan.is_applicable);
+    let is_good =
+        |plan: &ClusterPlan| plan.is_applicable && !(fails_on_changes && plan.has_changes);
+    let is_good = plans.iter().all(is_good);
     if plans.is_empty() {
         output::print_stderr("there are no HostedClusters");
     }

@@ -37,6 +37,7 @@ pub(super) fn resolve_settings(
         },
         policy: args.rotation_timing.forecast_policy(),
         reporting_instance: args.replicas.pod_name.clone(),
+        service_account: args.management_cluster.service_account.clone(),
     })
 }
 
@@ -58,6 +59,10 @@ fn lease_settings(args: &ReplicaArgs, chance: u32) -> Result<Option<LeaseSetting
     if duration < MIN_LEASE_DURATION {
         let shortest = MIN_LEASE_DURATION.as_secs();
         problems.push(format!("--lease-duration: give {shortest} s or more"));
+    }
+    // A Lease holds whole seconds: other replicas would take the shard before this one gives it up.
+    if duration.subsec_nanos() != 0 {
+        problems.push("--lease-duration: give whole seconds".to_owned());
     }
     if !is_dns_subdomain(&args.lease_name) {
         problems.push(format!(

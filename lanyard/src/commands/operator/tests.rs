@@ -34,6 +34,36 @@ fn leader_election_requires_a_lease_namespace() {
 }
 
 #[test]
+fn service_account_has_a_namespace() {
+    let account = |line: &[&str]| {
+        let line = [&["--leader-elect=false"][..], line].concat();
+        resolve_settings(&parse_args(&line), 1).unwrap().service_account
+    };
+    assert_eq!(account(&[]), None);
+    let given = account(&["--service-account=lanyard/lanyard-operator"]).unwrap();
+    assert_eq!((given.namespace(), given.name()), ("lanyard", "lanyard-operator"));
+    let without = ["operator", "--service-account=lanyard-operator"];
+    let error = OperatorArgsParser::try_parse_from(without).unwrap_err().to_string();
+    assert!(error.contains("`<namespace>/<name>`"), "{error}");
+}
+
+#[test]
+fn lease_duration_is_in_whole_seconds() {
+    let with = |duration: &str| {
+        let flag = format!("--lease-duration={duration}");
+        resolve_settings(&parse_args(&["--lease-namespace=n", &flag]), 1)
+    };
+    for duration in ["7900ms", "6.5s", "1m0.001s"] {
+        let text = with(duration).unwrap_err().to_string();
+        assert!(text.contains("--lease-duration: give whole seconds"), "{duration}: {text}");
+    }
+    for (duration, seconds) in [("8000ms", 8), ("1m", 60)] {
+        let leases = with(duration).unwrap().leases.unwrap();
+        assert_eq!(leases.duration, Duration::from_secs(seconds), "{duration}");
+    }
+}
+
+#[test]
 fn lease_names_are_dns_subdomains() {
     let named = |name: &str| {
         resolve_settings(&parse_args(&["--lease-namespace=n", &format!("--lease-name={name}")]), 1)

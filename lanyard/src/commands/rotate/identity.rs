@@ -10,12 +10,11 @@ use crate::commands::azure_account::AccountArgs;
 use crate::commands::rotation_timing::parse_duration;
 use crate::commands::service_principals::{EnvironmentArgs, WaitArgs};
 use crate::exit::CommandResult;
-use crate::output::CliOutputFormat;
+use crate::output::OutputArgs;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
-Example:
-
+Examples:
   lanyard rotate identity azure --prefix harbour-dev --component controlPlaneOperator";
 
 /// Replace the certificate of a component in Azure now
@@ -39,9 +38,8 @@ pub(crate) struct Args {
     /// Do not wait for the overlap; `lanyard refresh identities azure` removes the earlier certificate later
     #[arg(long)]
     no_wait: bool,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     wait: WaitArgs,
     #[command(flatten)]
@@ -52,6 +50,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let names = args.environment.names(args.component.iter().copied())?;
     let options = RotationOptions { only_due: false, overlap: args.overlap, wait: !args.no_wait };
     let Args { environment: of, account, wait, output, .. } = &args;
-    let rotation = Rotation { environment: of, account, wait, options, output: *output };
+    let rotation = Rotation { environment: of, account, wait, options, output: output.format };
     rotation.run(&names, &environment).await
 }

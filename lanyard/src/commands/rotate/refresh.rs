@@ -10,15 +10,15 @@ use crate::commands::azure_account::AccountArgs;
 use crate::commands::rotation_timing::parse_duration;
 use crate::commands::service_principals::{EnvironmentArgs, WaitArgs};
 use crate::exit::{CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
-
   lanyard refresh identities azure --prefix harbour-dev
   lanyard refresh identities azure --prefix harbour-dev --render-cron-job --image IMAGE \\
-    --client-id 11111111-1111-1111-1111-111111111111 --subscription SUBSCRIPTION | kubectl apply -f -";
+    --client-id 11111111-1111-1111-1111-111111111111 \\
+    --subscription SUBSCRIPTION | kubectl apply -f -";
 
 /// Replace the certificates of an environment in Azure that are due
 ///
@@ -34,9 +34,8 @@ pub(crate) struct Args {
     /// How long an application accepts both certificates
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
     overlap: Duration,
-    /// The output format of the result
-    #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
-    output: CliOutputFormat,
+    #[command(flatten)]
+    output: OutputArgs,
     #[command(flatten)]
     wait: WaitArgs,
     #[command(flatten)]
@@ -54,6 +53,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     }
     let options = RotationOptions { only_due: true, overlap: args.overlap, wait: false };
     let Args { environment: of, account, wait, output, .. } = &args;
-    let rotation = Rotation { environment: of, account, wait, options, output: *output };
+    let rotation = Rotation { environment: of, account, wait, options, output: output.format };
     rotation.run(&names, &environment).await
 }

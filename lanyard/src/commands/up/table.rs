@@ -1,27 +1,30 @@
-//! Formats the report of `lanyard up` as a table: a row per component, a column per hop. The table is
-//! Markdown, so that users can paste it into an issue.
+//! Formats the report of `lanyard up` as a table: a row per component, a column per hop.
 
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
 use lanyard_up::{ComponentReport, HopReport, ReaderCounts, ScenarioReport, StepFailure};
 use lanyard_vocabulary::{Component, Hop, HopOutcome};
+
+use crate::output::{ColumnKind, TextTable};
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Formats the whole report. Colour never carries meaning alone.
-pub(super) fn render_report(report: &ScenarioReport, colour: bool) -> String {
+pub(super) fn render_report(
+    report: &ScenarioReport,
+    colour: bool,
+    line_width: Option<usize>,
+) -> String {
     let paint = |text: &str, code: &str| {
         if colour { format!("{code}{text}{PLAIN}") } else { text.to_owned() }
     };
-    let mut text = hop_table(report);
+    let mut text = hop_table(report, line_width);
     text.push_str("\n\n");
     for component in report.components.iter().filter(|component| !component.all_hops_ok()) {
         text.push_str(&failure_text(component, |text| paint(text, RED)));
     }
     if !report.rotation.is_empty() {
-        text.push_str(&rotation_table(report));
+        text.push_str(&rotation_table(report, line_width));
     }
     let good = report.components.iter().filter(|component| component.all_hops_ok()).count();
     let all = report.components.len();
@@ -38,17 +41,15 @@ pub(super) fn reader_summary(readers: ReaderCounts) -> String {
     )
 }
 
-fn hop_table(report: &ScenarioReport) -> String {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    let names = Hop::ALL.iter().map(|hop| hop.name().to_owned());
-    table.set_header(std::iter::once("component (ms)".to_owned()).chain(names));
+fn hop_table(report: &ScenarioReport, line_width: Option<usize>) -> String {
+    let component = (ColumnKind::Name, "COMPONENT (MS)".to_owned());
+    let hops = Hop::ALL.iter().map(|hop| (ColumnKind::Number, hop.name().to_uppercase()));
+    let mut table = TextTable::with_columns(std::iter::once(component).chain(hops));
     for component in &report.components {
         let cells = component.hops.iter().map(hop_cell);
         table.add_row(std::iter::once(component.name.to_string()).chain(cells));
     }
-    right_align(&mut table);
-    table.to_string()
+    table.render(line_width)
 }
 
 fn hop_cell(hop: &HopReport) -> String {
@@ -68,10 +69,11 @@ fn failure_text(component: &ComponentReport, paint: impl Fn(&str) -> String) -> 
     format!("{head}: {}\n{hint}  the hops after it were not reached\n\n", hop.detail)
 }
 
-fn rotation_table(report: &ScenarioReport) -> String {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(["rotated component", "ms from swap to first token with the new key"]);
+fn rotation_table(report: &ScenarioReport, line_width: Option<usize>) -> String {
+    let mut table = TextTable::new([
+        (ColumnKind::Name, "ROTATED COMPONENT"),
+        (ColumnKind::Number, "MS TO FIRST TOKEN WITH NEW KEY"),
+    ]);
     let mut failures = String::new();
     for rotated in &report.rotation {
         if let Some(failure) = &rotated.failure {
@@ -80,17 +82,10 @@ fn rotation_table(report: &ScenarioReport) -> String {
         let millis = rotated.millis.map_or_else(|| "FAILED".to_owned(), |m| format!("{m:.1}"));
         table.add_row([rotated.name.to_string(), millis]);
     }
-    right_align(&mut table);
-    format!("{table}\n\n{failures}")
+    format!("{}\n\n{failures}", table.render(line_width))
 }
 
 /// Formats the failure of a rotation with its hint.
 pub(super) fn rotation_failure_text(component: Component, failure: &StepFailure) -> String {
     format!("{component}: rotation failed: {}\n  hint: {}\n\n", failure.detail, failure.hint)
-}
-
-fn right_align(table: &mut Table) {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
 }

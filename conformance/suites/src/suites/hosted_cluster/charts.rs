@@ -200,7 +200,7 @@ pub(super) async fn uninstall_charts(fixture: &HostedClusterSuiteFixture) -> Res
     let deadline = clock.monotonic() + START_TIMEOUT;
     let everything = [
         "get",
-        "all,configmap,secret,serviceaccount,lease,role,rolebinding,clusterrole,clusterrolebinding,csidriver",
+        "all,configmap,secret,serviceaccount,lease,role,rolebinding,clusterrole,clusterrolebinding,csidriver,validatingadmissionpolicies,validatingadmissionpolicybindings",
         "--all-namespaces",
         "--output=name",
     ];

@@ -54,6 +54,7 @@ const SETTINGS: &str = r#"{ "roleAssignmentLimits": { "inSubscription": 1000000 
 
 /// The line that `lanyard azure serve --output json` prints when it listens.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ServeSessionLine {
     address: SocketAddr,
     control: String,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use lanyard_api::CanaryStatusReport;
 use lanyard_canary::{FactsSink, PodAnnotation, PublishFactsError};
 use lanyard_clock::SystemClock;
@@ -19,10 +19,12 @@ use serde_json::{Value, json};
 use super::rendered_chart::{RbacPermission, RenderedOperatorChart, role_permissions};
 use super::trial_fixture::OperatorTrialFixture;
 use super::{OperatorSuiteFixture, trial};
+use crate::api_server::client_config;
 use crate::suites::expect_equal;
+use crate::waiting::eventually;
 
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
-    let [first, second] = [(); 2].map(|()| canary_permissions(&suite.rendered_chart));
+    let [first, second, third] = [(); 3].map(|()| canary_permissions(&suite.rendered_chart));
     vec![
         trial(suite, "canary::facts_are_one_annotation_of_the_canary_pod", async move |fixture| {
             facts_are_one_annotation(fixture, &first).await
@@ -30,6 +32,11 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         trial(suite, "canary::both_permissions_are_required", async move |fixture| {
             each_permission_is_required(fixture, &second).await
         }),
+        trial(
+            suite,
+            "canary::token_changes_only_the_report_on_its_own_pod",
+            async move |fixture| only_the_own_report_changes(fixture, &third).await,
+        ),
     ]
 }
 
@@ -43,6 +50,8 @@ fn canary_permissions(chart: &RenderedOperatorChart) -> Vec<RbacPermission> {
 }
 
 const POD_NAME: &str = "canary-1";
+/// The pod of another canary in the same namespace.
+const OTHER_POD_NAME: &str = "canary-2";
 
 /// A canary's pod, its ServiceAccount with the given permissions, and its client.
 struct CanaryPodFixture {
@@ -77,15 +86,8 @@ impl CanaryPodFixture {
         });
         let binding = json!({"metadata": named(CANARY_SERVICE_ACCOUNT), "roleRef": role, "subjects": [account]});
         create_object::<RoleBinding>(fixture, binding).await?;
-        let mut pod = json!({"metadata": named(POD_NAME)});
-        pod["metadata"]["annotations"] = json!({"example.com/other": "value"});
-        pod["spec"] = json!({
-            "serviceAccountName": CANARY_SERVICE_ACCOUNT,
-            "automountServiceAccountToken": false,
-            "containers": [{"name": "canary", "image": "lanyard"}],
-        });
-        create_object::<Pod>(fixture, pod).await?;
-        let client = canary_account_client(fixture).await?;
+        create_canary_pod(fixture, POD_NAME).await?;
+        let client = canary_client(fixture, Some(POD_NAME)).await?;
         let api = KubernetesApi::from_client(client.clone(), SystemClock::shared());
         let annotation = PodAnnotation::new(api, namespace, POD_NAME);
         let canary = Self { client, annotation };
@@ -125,15 +127,44 @@ where
     Ok(())
 }
 
-/// A client that impersonates the ServiceAccount of canaries.
-async fn canary_account_client(fixture: &OperatorTrialFixture) -> Result<Client, Failed> {
-    let kubeconfig =
-        Kubeconfig::read_from(fixture.plane.kubeconfig_path(ControlPlane::ADMINISTRATOR))?;
-    let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-    config.proxy_url = None;
-    let account = format!("system:serviceaccount:{}:{CANARY_SERVICE_ACCOUNT}", fixture.namespace);
-    config.auth_info.impersonate = Some(account);
+async fn create_canary_pod(fixture: &OperatorTrialFixture, name: &str) -> Result<(), Failed> {
+    let pod = json!({
+        "metadata": {
+            "name": name,
+            "namespace": fixture.namespace,
+            "labels": {"app": name},
+            "annotations": {"example.com/other": "value"},
+        },
+        "spec": {
+            "serviceAccountName": CANARY_SERVICE_ACCOUNT,
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "canary", "image": "lanyard"}],
+        },
+    });
+    create_object::<Pod>(fixture, pod).await
+}
+
+/// A client with a token of the canaries' ServiceAccount, bound to a pod as the kubelet's tokens are.
+async fn canary_client(
+    fixture: &OperatorTrialFixture,
+    pod: Option<&str>,
+) -> Result<Client, Failed> {
+    let (client, namespace) = (&fixture.client, &fixture.namespace);
+    let mut spec = json!({"audiences": []});
+    if let Some(name) = pod {
+        let pod = Api::<Pod>::namespaced(client.clone(), namespace).get(name).await?;
+        spec["boundObjectRef"] =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod.metadata.uid});
+    }
+    let request: TokenRequest = serde_json::from_value(json!({"spec": spec}))?;
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
+    let parameters = PostParams::default();
+    let answer =
+        accounts.create_token_request(CANARY_SERVICE_ACCOUNT, &parameters, &request).await?;
+    let token = answer.status.and_then(|status| status.token);
+    let token = token.ok_or("the API server returned no token")?;
+    let mut config = client_config(&fixture.plane, ControlPlane::ADMINISTRATOR).await?;
+    config.auth_info.token = Some(token.into());
     Ok(Client::try_from(config)?)
 }
 
@@ -198,6 +229,63 @@ async fn facts_are_one_annotation(
     let images = pod.spec.map(|spec| spec.containers).unwrap_or_default();
     let images: Vec<_> = images.into_iter().filter_map(|it| it.image).collect();
     expect_equal("the image", images, vec!["lanyard".to_owned()])
+}
+
+/// Expects that the token of a canary changes nothing but the report on its own pod, although RBAC allows the
+/// patch of every pod's status in the namespace.
+async fn only_the_own_report_changes(
+    fixture: OperatorTrialFixture,
+    permissions: &[RbacPermission],
+) -> Result<(), Failed> {
+    let canary =
+        CanaryPodFixture::create(&fixture, &permissions.iter().collect::<Vec<_>>()).await?;
+    create_canary_pod(&fixture, OTHER_POD_NAME).await?;
+    let facts = CanaryStatusReport::REPORT_ANNOTATION;
+    let report = json!({"metadata": {"annotations": {facts: "{}"}}});
+    let own_token = Api::<Pod>::namespaced(canary.client.clone(), &fixture.namespace);
+    expect_patch_denied(&own_token, OTHER_POD_NAME, &report, "bound to").await?;
+    // A token that is bound to no pod, such as that of `kubectl create token`.
+    let unbound = canary_client(&fixture, None).await?;
+    let unbound = Api::<Pod>::namespaced(unbound, &fixture.namespace);
+    expect_patch_denied(&unbound, POD_NAME, &report, "bound to").await?;
+    for patch in [
+        json!({"metadata": {"labels": {"app": "kube-apiserver"}}}),
+        json!({"metadata": {"labels": {"app": null}}}),
+        json!({"metadata": {"annotations": {"example.com/more": "value"}}}),
+        json!({"metadata": {"annotations": {"example.com/other": "changed"}}}),
+        json!({"metadata": {"annotations": {"example.com/other": null}}}),
+        json!({"metadata": {"finalizers": ["example.com/held"]}}),
+        json!({"status": {"phase": "Failed"}}),
+        json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+        json!({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}),
+    ] {
+        expect_patch_denied(&own_token, POD_NAME, &patch, "only the annotation").await?;
+    }
+    canary.annotation.apply_facts(&canary_facts("disk")).await?;
+    expect_equal("the facts", canary.annotation.fetch_facts().await?, Some(canary_facts("disk")))?;
+    let parameters = PatchParams::default();
+    let removal = Patch::Merge(json!({"metadata": {"annotations": {facts: null}}}));
+    own_token.patch_status(POD_NAME, &parameters, &removal).await?;
+    expect_equal("the facts after their removal", canary.annotation.fetch_facts().await?, None)?;
+    delete_canary_objects(&fixture).await
+}
+
+/// Repeats a dry-run patch of the status until the API server denies it with a message that contains `part`. A
+/// policy takes effect some time after its creation.
+async fn expect_patch_denied(
+    pods: &Api<Pod>,
+    name: &str,
+    patch: &Value,
+    part: &str,
+) -> Result<(), Failed> {
+    let parameters = PatchParams { dry_run: true, ..PatchParams::default() };
+    eventually(&format!("{patch} is denied with `{part}`"), async || {
+        Ok(match pods.patch_status(name, &parameters, &Patch::Strategic(patch)).await {
+            Err(kube::Error::Api(status)) => status.code == 403 && status.message.contains(part),
+            Ok(_) | Err(_) => false,
+        })
+    })
+    .await
 }
 
 /// Expects that the report fails without either of the permissions.

@@ -1,9 +1,11 @@
 //! Trials of the operator, which runs in this process with a real API server and the permissions of its
 //! chart.
 
+mod admission_policies;
 mod api_request_monitor;
 mod conflicting_writers;
 mod faults;
+mod hosted_control_plane;
 mod identity_only_role;
 mod namespaces;
 mod owner_permissions;
@@ -26,10 +28,12 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
     let subjects = [
         reconciliation::trials,
         retention::trials,
+        hosted_control_plane::trials,
         namespaces::trials,
         identity_only_role::trials,
         replicas::trials,
         permissions::trials,
+        admission_policies::trials,
         owner_permissions::trials,
         unlistable_kinds::trials,
         private_router::trials,

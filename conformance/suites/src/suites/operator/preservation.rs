@@ -60,7 +60,11 @@ async fn foreign_fields_are_kept(fixture: OperatorTrialFixture) -> Result<(), Fa
     let mut cluster = fixture.hosted_cluster();
     cluster["spec"]["tolerations"] = json!([{"key": "x", "operator": "Exists"}]);
     cluster["spec"]["platform"]["unknown"] = json!({"deep": [1, {"two": null}]});
-    cluster["spec"]["secretEncryption"]["kms"]["aws"] = json!({"region": "us-east-1"});
+    cluster["spec"]["secretEncryption"]["kms"]["aws"] = json!({
+        "region": "us-east-1",
+        "activeKey": {"arn": "arn:aws:kms:us-east-1:123456789012:key/1"},
+        "auth": {"awsKms": "arn:aws:iam::123456789012:role/kms"},
+    });
     let created = create_object(&api, cluster.clone()).await?;
     let patch = Patch::Merge(json!({"metadata": {"labels": {"ours": "yes"}}}));
     let name = created.metadata.name.unwrap_or_default();
@@ -78,7 +82,7 @@ async fn defaults_are_filled_in(fixture: OperatorTrialFixture) -> Result<(), Fai
     let mut cluster = fixture.hosted_cluster();
     let spec = &mut cluster["spec"];
     remove_fields(&mut spec["platform"]["azure"], &["cloud", "resourceGroup"]);
-    remove_fields(spec, &["issuerURL"]);
+    remove_fields(spec, &["issuerURL", "etcd", "networking", "capabilities"]);
     spec["serviceAccountSigningKey"] = json!({});
     let created = object_value(&create_object(&api, cluster).await?)?;
     let azure = &created["spec"]["platform"]["azure"];
@@ -86,7 +90,11 @@ async fn defaults_are_filled_in(fixture: OperatorTrialFixture) -> Result<(), Fai
     expect_equal("resourceGroup", azure["resourceGroup"].as_str(), Some("default"))?;
     let issuer = created["spec"]["issuerURL"].as_str();
     expect_equal("issuerURL", issuer, Some(crd_definitions::DEFAULT_ISSUER_URL))?;
-    let key = &created["spec"]["serviceAccountSigningKey"];
+    let spec = &created["spec"];
+    expect_equal("etcd", &spec["etcd"], &crd_definitions::default_etcd())?;
+    expect_equal("networking", &spec["networking"], &crd_definitions::default_networking())?;
+    expect_equal("capabilities", &spec["capabilities"], &json!({}))?;
+    let key = &spec["serviceAccountSigningKey"];
     expect_equal("serviceAccountSigningKey", key, &json!({"name": ""}))
 }
 
@@ -145,9 +153,6 @@ fn fuller_definition() -> Result<CustomResourceDefinition, Failed> {
     for (name, field) in more.as_object().into_iter().flatten() {
         spec["properties"][name] = field.clone();
     }
-    for name in ["release", "pullSecret", "networking", "etcd"] {
-        spec["required"].as_array_mut().ok_or("no requirements")?.push(json!(name));
-    }
     Ok(serde_json::from_value(value)?)
 }
 
@@ -168,6 +173,9 @@ async fn fuller_schema_is_read(fixture: OperatorTrialFixture) -> Result<(), Fail
 async fn control_plane_platform(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let mut cluster = fixture.hosted_cluster();
     cluster["kind"] = json!(HostedControlPlane::KIND);
+    cluster["spec"]["releaseImage"] = cluster["spec"]["release"]["image"].take();
+    remove_fields(&mut cluster["spec"], &["release"]);
+    cluster["spec"]["capabilities"] = json!({});
     let api = fixture.dynamic_api(&DynamicKind::hosted_control_plane());
     let created = object_value(&create_object(&api, cluster.clone()).await?)?;
     let read: HostedControlPlane = serde_json::from_value(created.clone())?;

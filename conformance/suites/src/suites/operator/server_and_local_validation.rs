@@ -154,7 +154,7 @@ fn mutate_object(random: &mut Rng, object: &mut Value) -> BTreeMap<String, Value
     let mut changes = BTreeMap::new();
     for _ in 0..random.usize(1..=3) {
         let mut places = Vec::new();
-        for part in ["platform", "secretEncryption", "services", "issuerURL", "infraID"] {
+        for part in MUTATED_PARTS {
             collect_pointers(&object["spec"][part], &format!("/spec/{part}"), &mut places);
         }
         let Some(place) = random_item(random, &places).cloned() else { continue };
@@ -212,6 +212,17 @@ fn set_pointer(object: &mut Value, pointer: &str, value: Value) {
     }
 }
 
+const MUTATED_PARTS: [&str; 8] = [
+    "platform",
+    "secretEncryption",
+    "services",
+    "issuerURL",
+    "infraID",
+    "dns",
+    "capabilities",
+    "release",
+];
+
 const MUTATION_VALUES: &[&str] = &[
     "",
     "x",
@@ -246,6 +257,12 @@ const MUTATION_VALUES: &[&str] = &[
     "Route",
     "LoadBalancer",
     "None",
+    "NodePort",
+    "Console",
+    "ImageRegistry",
+    "a.example",
+    "::1",
+    "arn:x",
     "OAuthServer",
     "Konnectivity",
     "Ignition",

@@ -24,7 +24,7 @@ fn object_texts(desired: &DesiredState) -> Vec<String> {
     list(json!(desired.secret_provider_classes))
         .chain(list(json!(desired.config_maps)))
         .chain(list(json!(desired.secrets)))
-        .chain(list(json!([desired.cluster_identity])))
+        .chain(list(json!([desired.cluster_identity, desired.azure_cluster])))
         .chain(wirings)
         .collect()
 }
@@ -144,8 +144,8 @@ fn component_set_variants() -> Vec<(Vec<(String, Value)>, usize)> {
         (vec![], 9),
         (vec![no_kms()], 8),
         (vec![off(json!(["ImageRegistry"]))], 8),
-        (vec![off(json!(["Ingress"]))], 8),
-        (vec![off(json!(["ImageRegistry", "Ingress"])), no_kms()], 6),
+        (vec![off(json!(["Console", "Ingress"]))], 8),
+        (vec![off(json!(["ImageRegistry", "Console", "Ingress"])), no_kms()], 6),
         (vec![(join_pointer(CONTROL_PLANE, "imageRegistry"), Value::Null)], 8),
         (vec![(join_pointer(AZURE, "cloud"), json!("AzureUSGovernmentCloud"))], 9),
         (vec![(join_pointer(KMS, "keyVaultType"), json!("ManagedHSM"))], 9),
@@ -190,7 +190,8 @@ fn unsupported_cloud_omits_only_the_cluster_identity() {
         join_pointer(AZURE, "cloud"),
         json!("AzureGermanCloud"),
     )]));
-    assert_eq!(desired.cluster_identity, None);
+    assert_eq!((desired.cluster_identity.as_ref(), desired.azure_cluster.as_ref()), (None, None));
+    assert_eq!(desired.unrendered, []);
     assert_eq!(desired.secret_provider_classes.len(), 9);
     for component in Component::ALL {
         for consumer in component.consumers() {
@@ -199,6 +200,44 @@ fn unsupported_cloud_omits_only_the_cluster_identity() {
             assert_eq!(configured.is_none(), by_identity, "{component}");
             assert!(desired.mounted_credential_path(component, consumer).is_some(), "{component}");
         }
+    }
+}
+
+#[test]
+fn classes_name_only_clouds_that_every_provider_knows() {
+    for (cloud, expected) in [
+        ("AzurePublicCloud", None),
+        ("AzureUSGovernmentCloud", Some("AzureUSGovernmentCloud")),
+        ("AzureBleuCloud", None),
+    ] {
+        let desired = desired_state_of(&example_with_changes(&[(
+            join_pointer(AZURE, "cloud"),
+            json!(cloud),
+        )]));
+        for class in desired.secret_provider_classes {
+            let parameters = class.spec.parameters.unwrap();
+            assert_eq!(parameters.get("cloudName").map(String::as_str), expected, "{cloud}");
+            assert_eq!(parameters.len(), if expected.is_some() { 7 } else { 6 }, "{cloud}");
+        }
+    }
+}
+
+#[test]
+fn an_unusable_network_id_costs_only_the_objects_that_contain_it() {
+    // ConfigMap and Secret of the cloud provider; with the network also the two storage drivers and
+    // the AzureCluster.
+    let bad = [("vnetID", 5), ("securityGroupID", 2)];
+    for (field, unrendered) in bad {
+        let changes = [(join_pointer(AZURE, field), json!("default"))];
+        let desired = desired_state_of(&example_with_changes(&changes));
+        assert_eq!(desired.secret_provider_classes.len(), 9);
+        assert_eq!(desired.unrendered.len(), unrendered, "{:?}", desired.unrendered);
+        assert!(
+            desired
+                .secrets
+                .iter()
+                .any(|it| it.metadata.name.as_deref() == Some("azure-kms-config"))
+        );
     }
 }
 

@@ -16,6 +16,7 @@ fn encryption_key(vault: &str, name: &str, version: &str) -> EncryptionKey {
 
 fn encryption_with(active: EncryptionKey, managed_hsm: bool) -> KmsEncryption {
     KmsEncryption {
+        routed_vault: active.vault.clone(),
         active_key: active,
         backup_key: None,
         is_managed_hsm: managed_hsm,
@@ -36,7 +37,16 @@ fn provider_names_are_those_of_the_reference() {
 fn a_backup_key_is_read_after_the_active_one_and_before_plain_values() {
     let mut encryption = encryption_with(encryption_key("vault", "key", "2"), false);
     encryption.backup_key = Some(encryption_key("vault", "key", "1"));
-    insta::assert_snapshot!(render_encryption_config(&encryption));
+    insta::assert_snapshot!(render_encryption_config(&encryption, KmsApiVersion::V2));
+}
+
+#[test]
+fn a_configuration_keeps_its_kms_api_version() {
+    let encryption = encryption_with(encryption_key("vault", "key", "1"), false);
+    let v2 = render_encryption_config(&encryption, KmsApiVersion::default());
+    let v1 = render_encryption_config(&encryption, KmsApiVersion::V1);
+    assert!(v2.contains("      apiVersion: v2\n"), "{v2}");
+    assert_eq!(v1, v2.replace("      apiVersion: v2\n", "      apiVersion: v1\n"));
 }
 
 #[test]

@@ -115,6 +115,114 @@ fn a_changed_key_is_read_by_every_api_server_before_it_writes_and_the_old_one_st
     assert_eq!(repeated["history"].as_array().unwrap().len(), 2);
 }
 
+/// Returns status and reason of [`data_encryption`].
+fn data_encryption_reason(active: &str, record: &Value) -> Option<(bool, &'static str)> {
+    let wire = cluster_with_key_record(active, None, record);
+    let found = data_encryption(&validated_cluster(&wire), &wire)?;
+    Some((found.is_up_to_date, found.reason))
+}
+
+#[test]
+fn data_encryption_follows_the_key_record() {
+    let first = next_record(&cluster_with_key_record("1", None, &Value::Null), false).unwrap();
+    let begun = next_record(&cluster_with_key_record("2", None, &first), false).unwrap();
+    let promoted = next_record(&cluster_with_key_record("2", None, &begun), true).unwrap();
+    let mut migrating = promoted.clone();
+    migrating["history"][0]["state"] = json!("Migrating");
+    let mut ended = json!({"activeKey": promoted["targetKey"], "history": promoted["history"]});
+    ended["history"][0]["state"] = json!("Completed");
+    let up_to_date = Some((true, "ReEncryptionCompleted"));
+    let cases = [
+        ("1", &Value::Null, None),
+        ("1", &first, up_to_date),
+        ("2", &first, Some((false, "ReadOnlyRolloutInProgress"))),
+        ("2", &begun, Some((false, "ReadOnlyRolloutInProgress"))),
+        ("2", &promoted, Some((false, "WritePromotionInProgress"))),
+        ("2", &migrating, Some((false, "ReEncryptionInProgress"))),
+        ("2", &ended, up_to_date),
+    ];
+    for (active, record, expected) in cases {
+        assert_eq!(data_encryption_reason(active, record), expected, "{active} {record}");
+    }
+    let plain =
+        crate::fixture::example_with_changes(&[("/spec/secretEncryption".to_owned(), Value::Null)]);
+    assert_eq!(data_encryption(&validated_cluster(&plain), &plain), None);
+}
+
+#[test]
+fn a_rotation_between_private_vaults_is_linted() {
+    let key = |vault: &str| {
+        let key = json!({"keyVaultName": vault, "keyName": "etcd", "keyVersion": "1"});
+        json!({"provider": "Azure", "azure": key})
+    };
+    let lint = |access: &str, active: &str| {
+        let mut example = example_json();
+        example.pointer_mut(KMS).unwrap()["keyVaultAccess"] = json!(access);
+        example["status"] = json!({"secretEncryption": {"activeKey": key(active)}});
+        let wire = parse_hosted_cluster_json(example);
+        lint_private_rotation(&validated_cluster(&wire), &wire)
+    };
+    let found = lint("Private", "old-keys").unwrap();
+    assert_eq!(found.severity, ProblemSeverity::Lint);
+    assert!(found.message.contains("only to the vault `harbour-keys`"), "{found}");
+    assert!(found.message.contains("vault `old-keys`"), "{found}");
+    assert!(found.hint.unwrap().contains("`old-keys`"));
+    assert_eq!(lint("Private", "HARBOUR-KEYS"), None);
+    assert_eq!(lint("Public", "old-keys"), None);
+}
+
+#[test]
+fn the_kms_api_version_is_that_of_the_writing_provider() {
+    let version = |text: &str| {
+        let bytes = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
+        read_kms_api_version(&json!({"data": {(ENCRYPTION_CONFIG_KEY): bytes}}))
+    };
+    let v1 = "resources:\n- providers: [{kms: {apiVersion: v1, name: x}}, {identity: {}}]\n";
+    assert_eq!(version(v1), KmsApiVersion::V1);
+    assert_eq!(version("resources:\n- providers: [{kms: {name: x}}]\n"), KmsApiVersion::V1);
+    for text in [
+        "resources:\n- providers: [{kms: {apiVersion: v2, name: x}}]\n",
+        // Only the provider that encrypts counts.
+        "resources:\n- providers: [{identity: {}}, {kms: {apiVersion: v1, name: x}}]\n",
+        "resources: []",
+        "",
+    ] {
+        assert_eq!(version(text), KmsApiVersion::V2, "{text}");
+    }
+    assert_eq!(read_kms_api_version(&json!({})), KmsApiVersion::V2);
+}
+
+/// The expected values are those of HyperShift's function, computed with `sha256sum`.
+#[test]
+fn history_has_the_fingerprints_of_the_reference() {
+    let key = EncryptionKey {
+        vault: "test-kms-keyvault".parse().unwrap(),
+        name: "test-key".parse().unwrap(),
+        version: "1".parse().unwrap(),
+    };
+    let fingerprints = [false, true].map(|is_managed_hsm| key_fingerprint(&key, is_managed_hsm));
+    assert_eq!(
+        fingerprints,
+        [
+            "07378866990a0ce3b5369810c1d4d0c0c20e01c01ea4e0d2866e4d2bc02e4e45",
+            "bc70b286988829bb4f1f1457c27ce804dd7185d5b53ca91032640112bf0b3f1c",
+        ]
+    );
+    let first = next_record(&cluster_with_key_record("1", None, &Value::Null), false).unwrap();
+    let begun = next_record(&cluster_with_key_record("2", None, &first), false).unwrap();
+    let entry = &begun["history"][0];
+    assert_eq!(entry["from"]["provider"], "Azure");
+    // `harbour-keys/etcd-encryption/1` and `harbour-keys/etcd-encryption/2`
+    assert_eq!(
+        entry["from"]["fingerprint"],
+        "a734641264e4f0f5ae1366d10d4137f109c80477d052a873231c0ea11bf50a5d"
+    );
+    assert_eq!(
+        entry["to"]["fingerprint"],
+        "4330d434ca93222b6c0faac332c8afdbda1c30b271d848adf775dd3b9e6a940f"
+    );
+}
+
 #[test]
 fn unused_target_key_is_replaced() {
     let first = next_record(&cluster_with_key_record("1", None, &Value::Null), false).unwrap();

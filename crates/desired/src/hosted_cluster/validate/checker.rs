@@ -53,6 +53,20 @@ impl FieldChecker {
         }
     }
 
+    /// Checks that a number is in a range.
+    pub(super) fn check_number(&mut self, field: &str, number: i64, range: RangeInclusive<i64>) {
+        let (least, most) = (*range.start(), *range.end());
+        let bound = if number < least {
+            format!("greater than or equal to {least}")
+        } else if number > most {
+            format!("less than or equal to {most}")
+        } else {
+            return;
+        };
+        let message = format!("Invalid value: {number}: {field} in body should be {bound}");
+        self.problems.error(field, message);
+    }
+
     /// Checks the number of items of a list.
     pub(super) fn check_item_count(
         &mut self,

@@ -84,14 +84,24 @@ fn check_azure_kms(
     let backup = check_key(checker, &backup_field, azure.backup_key.as_ref());
     if azure.backup_key.is_some() {
         checker.problems.lint(
-            backup_field,
+            &*backup_field,
             "the field is deprecated",
             "remove it as soon as no secrets are encrypted with the key",
         );
     }
     let identity = check_kms_identity(checker, field, azure);
+    let active = active?;
+    if backup.as_ref() == Some(&active) {
+        checker.problems.lint(
+            &*backup_field,
+            "the backup key is the active key, of which the API server takes one provider only: lanyard ignores the backup key",
+            "remove it, or set the previous key",
+        );
+    }
+    let backup = backup.filter(|backup| *backup != active);
     let encryption = KmsEncryption {
-        active_key: active?,
+        routed_vault: active.vault.clone(),
+        active_key: active,
         backup_key: backup,
         is_managed_hsm: azure.key_vault_type.as_deref() == Some(MANAGED_HSM_TYPE),
         is_private_access: azure.key_vault_access.as_deref() == Some("Private"),

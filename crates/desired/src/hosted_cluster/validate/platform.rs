@@ -176,7 +176,14 @@ mod tests {
             panic!("it is usable")
         };
         let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(messages, ["spec.platform.type: `azure` is not a platform; `Azure` is"]);
+        assert_eq!(
+            messages,
+            [
+                "spec.platform.type: Unsupported value: \"azure\": supported values: \"AWS\", \"Azure\", \"IBMCloud\", \"KubeVirt\", \"Agent\", \"PowerVS\", \"None\""
+            ]
+        );
+        let hint = problems.iter().next().unwrap().hint.clone();
+        assert_eq!(hint.as_deref(), Some("the case matters: write `Azure`"));
     }
 
     #[test]

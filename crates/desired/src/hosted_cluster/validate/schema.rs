@@ -14,8 +14,10 @@ use crate::problem::ValidationProblems;
 mod authentication;
 mod azure;
 mod cluster;
+mod domain;
 mod encryption;
 mod private;
+mod services;
 mod subnet;
 mod uri;
 

@@ -15,7 +15,7 @@ fn join_pointer(base: &str, rest: &str) -> String {
 
 fn problems_of(changes: &[(String, Value)]) -> Vec<ValidationProblem> {
     match validate(&example_with_changes(changes)) {
-        Ok(validated) => validated.lints.into_iter().collect(),
+        Ok(validated) => validated.object_errors.into_iter().chain(validated.lints).collect(),
         Err(error) => invalid_problems(error).into_iter().collect(),
     }
 }
@@ -41,6 +41,7 @@ fn lints_of(changes: &[(String, Value)]) -> Vec<String> {
 fn the_example_is_valid_and_clean() {
     let validated = validate(&example_with_changes(&[])).unwrap();
     assert_eq!(validated.lints, ValidationProblems::default());
+    assert_eq!(validated.object_errors, ValidationProblems::default());
     let cluster = validated.hosted_cluster;
     assert_eq!(cluster.identities.len(), 9);
     assert_ne!(cluster.azure.tenant.0, cluster.vault.tenant.0);
@@ -86,7 +87,15 @@ fn empty_document_reports_every_missing_field() {
     let fields: Vec<_> = found.iter().map(|problem| problem.field.as_str()).collect();
     assert_eq!(
         fields,
-        ["spec.platform", "spec.services", "metadata.name", "metadata.namespace", "spec.infraID"]
+        [
+            "spec.platform",
+            "spec.pullSecret",
+            "spec.release",
+            "spec.services",
+            "metadata.name",
+            "metadata.namespace",
+            "spec.infraID"
+        ]
     );
     let found = problems_of(&[(AZURE.to_owned(), Value::Null)]);
     assert_eq!(found[0].field, "spec.platform.azure");
@@ -251,7 +260,10 @@ fn names_that_need_yaml_quotes_are_linted() {
 
 #[test]
 fn a_component_that_is_switched_off_is_left_out_and_its_identity_still_checked() {
-    let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["ImageRegistry", "Ingress"]}));
+    let off = (
+        "/spec/capabilities".to_owned(),
+        json!({"disabled": ["ImageRegistry", "Console", "Ingress"]}),
+    );
     let validated = validate(&example_with_changes(std::slice::from_ref(&off))).unwrap();
     assert_eq!(validated.hosted_cluster.identities.len(), 7);
     assert_eq!(
@@ -268,7 +280,7 @@ fn encryption_without_a_managed_identity_makes_no_component() {
     let cases = [
         ("/spec/secretEncryption".to_owned(), Value::Null),
         ("/spec/secretEncryption".to_owned(), json!({"type": "aescbc"})),
-        ("/spec/secretEncryption/kms".to_owned(), json!({"provider": "AWS", "aws": {}})),
+        ("/spec/secretEncryption/kms".to_owned(), json!({"provider": "AWS"})),
     ];
     for change in cases {
         let cluster =
@@ -300,7 +312,7 @@ fn health_probe_annotations_are_checked_as_the_reference_does() {
     let path = HostedCluster::HEALTH_PROBE_PATH_ANNOTATION;
     let port = HostedCluster::HEALTH_PROBE_PORT_ANNOTATION;
     let probe = |pairs: &[(&str, &str)]| {
-        validate(&annotated(pairs)).unwrap().hosted_cluster.azure.health_probe
+        validate(&annotated(pairs)).unwrap().hosted_cluster.azure.health_probe.unwrap()
     };
     assert_eq!(probe(&[]), LoadBalancerHealthProbe::Shared);
     assert_eq!(
@@ -310,18 +322,43 @@ fn health_probe_annotations_are_checked_as_the_reference_does() {
     let expected =
         LoadBalancerHealthProbe::SharedAt { path: Some("/ok".to_owned()), port: Some(65535) };
     assert_eq!(probe(&[(mode, "shared"), (path, "/ok"), (port, "65535")]), expected);
+    // The configuration omits an empty path.
+    assert_eq!(probe(&[(path, "")]), LoadBalancerHealthProbe::Shared);
 
     let cases = [
-        (mode, "Shared", ""),
+        (mode, "Shared", " (valid values: shared, servicenodeport)"),
+        (mode, "", " (valid values: shared, servicenodeport)"),
         (port, "0", " (must be between 1 and 65535)"),
         (port, "65536", " (must be between 1 and 65535)"),
         (port, "http", " (must be a valid port number)"),
+        (port, "", " (must be a valid port number)"),
     ];
     for (key, value, ending) in cases {
-        let found = invalid_problems(validate(&annotated(&[(key, value)])).unwrap_err());
-        let messages: Vec<_> = found.iter().map(|problem| problem.message.as_str()).collect();
-        assert_eq!(messages, [format!("invalid value for annotation {key}: {value}{ending}")]);
+        let validated = validate(&annotated(&[(key, value)])).unwrap();
+        assert_eq!(validated.hosted_cluster.azure.health_probe, None, "{key}={value}");
+        let found: Vec<_> = validated.object_errors.iter().map(ToString::to_string).collect();
+        let field = format!("metadata.annotations[{key}]");
+        let message = format!("invalid value for annotation {key}: {value}{ending}");
+        assert_eq!(found, [format!("{field}: {message}")]);
     }
+}
+
+#[test]
+fn an_infra_id_that_is_too_long_for_azure_is_a_lint() {
+    for (length, expected) in [(80, &[][..]), (81, &["spec.infraID"]), (253, &["spec.infraID"])] {
+        let change = ("/spec/infraID".to_owned(), json!("a".repeat(length)));
+        assert_eq!(lints_of(&[change]), expected, "{length}");
+    }
+}
+
+#[test]
+fn a_backup_key_that_is_the_active_key_is_ignored() {
+    let active = example_json().pointer(&join_pointer(KMS, "activeKey")).cloned().unwrap();
+    let changes = [(join_pointer(KMS, "backupKey"), active)];
+    let validated = validate(&example_with_changes(&changes)).unwrap();
+    assert_eq!(validated.hosted_cluster.encryption.unwrap().backup_key, None);
+    let lints: Vec<_> = validated.lints.iter().map(ToString::to_string).collect();
+    assert!(lints.iter().any(|it| it.contains("the backup key is the active key")), "{lints:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use lanyard_api::HostedCluster;
 use lanyard_api::crd_definitions::{DEFAULT_ISSUER_URL, validation_messages};
 use lanyard_api::hosted_cluster::{
-    AzureKmsSpec, AzurePlatform, AzurePrivateSpec, HostedClusterSpec,
+    AzureKmsSpec, AzurePlatform, AzurePrivateSpec, HostedClusterSpec, PublishedService,
 };
 
 use super::checker::FieldChecker;
@@ -20,6 +20,8 @@ pub fn validate_update(old: &HostedCluster, new: &HostedCluster) -> ValidationPr
     let mut checker = FieldChecker::default();
     let (old, new) = (old.spec.clone().unwrap_or_default(), new.spec.clone().unwrap_or_default());
     check_cluster_update(&mut checker, &old, &new);
+    check_dns_update(&mut checker, &old, &new);
+    check_capabilities_update(&mut checker, &old, &new);
     if let (Some(old), Some(new)) = (azure_platform(&old), azure_platform(&new)) {
         check_platform_update(&mut checker, old, new);
     }
@@ -48,26 +50,116 @@ fn check_cluster_update(
     new: &HostedClusterSpec,
 ) {
     let ids = [
-        ("spec.infraID", &old.infra_id, &new.infra_id, validation_messages::INFRA_ID_IMMUTABLE),
+        (
+            "spec.infraID",
+            (&old.infra_id, &new.infra_id),
+            validation_messages::INFRA_ID_IMMUTABLE,
+            validation_messages::INFRA_ID_REMOVED,
+        ),
         (
             "spec.clusterID",
-            &old.cluster_id,
-            &new.cluster_id,
+            (&old.cluster_id, &new.cluster_id),
             validation_messages::CLUSTER_ID_IMMUTABLE,
+            validation_messages::CLUSTER_ID_REMOVED,
         ),
     ];
-    for (field, old, new, message) in ids {
-        let was_empty = old.as_deref() == Some("");
-        checker.check_rule(field, was_empty || is_unchanged(old.as_ref(), new.as_ref()), message);
+    for (field, (old, new), changed, removed) in ids {
+        checker.check_rule(field, is_unchanged_or_first(old.as_ref(), new.as_ref()), changed);
+        checker.check_rule(field, old.is_none() || new.is_some(), removed);
     }
+    let platform = |spec: &HostedClusterSpec| spec.platform.as_ref()?.platform_type.clone();
+    checker.check_rule(
+        "spec.platform.type",
+        is_unchanged(platform(old), platform(new)),
+        validation_messages::PLATFORM_TYPE_IMMUTABLE,
+    );
     let issuer = |spec: &HostedClusterSpec| {
         spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER_URL.to_owned())
     };
     let same = issuer(old) == issuer(new);
     checker.check_rule("spec.issuerURL", same, validation_messages::ISSUER_URL_IMMUTABLE);
     let platform = new.platform.as_ref().and_then(|platform| platform.platform_type.as_deref());
-    let holds = platform == Some("IBMCloud") || old.services == new.services;
+    let holds = platform == Some("IBMCloud") || pruned_services(old) == pruned_services(new);
     checker.check_rule("spec", holds, validation_messages::SERVICES_IMMUTABLE);
+}
+
+/// Returns the services without unknown fields, which the API server prunes.
+fn pruned_services(spec: &HostedClusterSpec) -> Option<Vec<PublishedService>> {
+    let mut services = spec.services.clone()?;
+    for service in &mut services {
+        service.unknown.clear();
+        let Some(strategy) = &mut service.strategy else { continue };
+        strategy.unknown.clear();
+        for endpoint in [&mut strategy.load_balancer, &mut strategy.route].into_iter().flatten() {
+            endpoint.unknown.clear();
+        }
+        if let Some(node_port) = &mut strategy.node_port {
+            node_port.unknown.clear();
+        }
+    }
+    Some(services)
+}
+
+fn check_dns_update(checker: &mut FieldChecker, old: &HostedClusterSpec, new: &HostedClusterSpec) {
+    let (Some(old), Some(new)) = (&old.dns, &new.dns) else { return };
+    let prefix = is_unchanged(old.base_domain_prefix.as_ref(), new.base_domain_prefix.as_ref());
+    checker.check_rule(
+        "spec.dns.baseDomainPrefix",
+        prefix,
+        validation_messages::BASE_DOMAIN_PREFIX_IMMUTABLE,
+    );
+    let names = [
+        (
+            "baseDomain",
+            (&old.base_domain, &new.base_domain),
+            validation_messages::BASE_DOMAIN_IMMUTABLE,
+        ),
+        (
+            "publicZoneID",
+            (&old.public_zone_id, &new.public_zone_id),
+            validation_messages::PUBLIC_ZONE_IMMUTABLE,
+        ),
+        (
+            "privateZoneID",
+            (&old.private_zone_id, &new.private_zone_id),
+            validation_messages::PRIVATE_ZONE_IMMUTABLE,
+        ),
+    ];
+    for (name, (old, new), message) in names {
+        let holds = is_unchanged_or_first(old.as_ref(), new.as_ref());
+        checker.check_rule(&format!("spec.dns.{name}"), holds, message);
+    }
+}
+
+/// The default of the field is an object without lists, so that every change is one of the object.
+fn check_capabilities_update(
+    checker: &mut FieldChecker,
+    old: &HostedClusterSpec,
+    new: &HostedClusterSpec,
+) {
+    let field = "spec.capabilities";
+    let lists = |spec: &HostedClusterSpec| {
+        let capabilities = spec.capabilities.clone().unwrap_or_default();
+        (capabilities.enabled, capabilities.disabled)
+    };
+    let (old, new) = (lists(old), lists(new));
+    checker.check_rule(field, old == new, validation_messages::CAPABILITIES_IMMUTABLE);
+    let ((old_enabled, old_disabled), (new_enabled, new_disabled)) = (old, new);
+    checker.check_rule(
+        &format!("{field}.enabled"),
+        is_unchanged(old_enabled, new_enabled),
+        validation_messages::ENABLED_IMMUTABLE,
+    );
+    checker.check_rule(
+        &format!("{field}.disabled"),
+        is_unchanged(old_disabled, new_disabled),
+        validation_messages::DISABLED_IMMUTABLE,
+    );
+}
+
+/// Returns false only if a text that was not empty is present in both objects and differs.
+fn is_unchanged_or_first(old: Option<&String>, new: Option<&String>) -> bool {
+    old.is_some_and(String::is_empty) || is_unchanged(old, new)
 }
 
 /// Returns false only if the value is present in both objects and differs.

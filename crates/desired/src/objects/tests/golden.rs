@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::hash::{DESIRED_STATE_HASH_ANNOTATION, MountedValue, config_hash, desired_state_hash};
+use crate::hosted_cluster::encryption_config::KmsApiVersion;
 use crate::hosted_cluster::{
     AzurePlacement, ClusterTenant, ControlPlaneIdentity, CredentialVault, DataPlaneClientIds,
     EncryptionKey, KmsEncryption, LoadBalancerHealthProbe, ValidatedHostedCluster, VaultTenant,
@@ -48,11 +49,11 @@ fn reference_cluster() -> ValidatedHostedCluster {
             tenant: ClusterTenant(PLACEHOLDER.parse().unwrap()),
             subscription: PLACEHOLDER.parse().unwrap(),
             resource_group: PLACEHOLDER.to_owned(),
-            vnet: vnet.parse().unwrap(),
+            vnet: vnet.parse().ok(),
             subnet: format!("{vnet}/subnets/mySubnetName").parse().unwrap(),
-            security_group: format!("{network}/networkSecurityGroups/myNSGName").parse().unwrap(),
+            security_group: format!("{network}/networkSecurityGroups/myNSGName").parse().ok(),
             registry_identity: None,
-            health_probe: LoadBalancerHealthProbe::Shared,
+            health_probe: Some(LoadBalancerHealthProbe::Shared),
         },
         vault: CredentialVault {
             name: "test-keyvault".parse().unwrap(),
@@ -69,6 +70,7 @@ fn reference_cluster() -> ValidatedHostedCluster {
             backup_key: None,
             is_managed_hsm: false,
             is_private_access: true,
+            routed_vault: "test-kms-keyvault".parse().unwrap(),
         }),
     }
 }
@@ -85,6 +87,8 @@ fn rendered_reference_objects() -> BTreeMap<String, Value> {
         templates: &templates,
         refresh: VolumeRefresh::Polled,
         private_router: None,
+        control_plane_endpoint: None,
+        kms_api_version: KmsApiVersion::default(),
     };
     let objects = desired_objects(&reference_cluster(), &inputs);
     objects

@@ -1,6 +1,7 @@
 //! Every row of every condition.
 
 use super::*;
+use crate::hosted_cluster::key_rotation::DATA_ENCRYPTION_UP_TO_DATE;
 
 #[test]
 fn lints_are_reported_in_advised_configuration_only() {
@@ -31,6 +32,69 @@ fn lints_are_reported_in_advised_configuration_only() {
     let expected = "the HostedCluster cannot be used: spec.infraID: infraID is required";
     assert_eq!(message(VALID_AZURE_IDENTITIES), expected);
     assert!(message(ADVISED_CONFIGURATION).contains("West Europe"));
+}
+
+#[test]
+fn errors_of_a_valid_cluster_are_reported_before_its_lints() {
+    let mut world = StatusFixture::all_ready();
+    world.lints.lint("spec.a", "one", "do a");
+    world.lints.error("metadata.annotations[b]", "two");
+    assert_eq!(
+        world.condition(ADVISED_CONFIGURATION),
+        condition_content(
+            "False",
+            "ObjectsNotRendered",
+            "metadata.annotations[b]: two | spec.a: one; next: do a"
+        )
+    );
+    assert_eq!(world.condition(VALID_AZURE_IDENTITIES).0, "True");
+}
+
+#[test]
+fn an_unusable_network_id_is_an_invalid_network() {
+    let text = json!("default");
+    let field = format!("{AZURE}/securityGroupID");
+    let world =
+        StatusFixture::for_cluster(validated_cluster(&example_with_changes(&[(field, text)])));
+    assert_eq!(
+        world.condition(VALID_NETWORK),
+        condition_content(
+            "False",
+            "InsufficientClusterCapabilities",
+            "`spec.platform.azure.securityGroupID` is not the id of such a resource"
+        )
+    );
+}
+
+#[test]
+fn the_data_encryption_is_reported_where_the_key_record_is_kept() {
+    let has_condition = |world: &StatusFixture| {
+        world.status().conditions.iter().any(|it| it.type_ == DATA_ENCRYPTION_UP_TO_DATE)
+    };
+    let mut world = StatusFixture::all_ready();
+    assert!(!has_condition(&world));
+    world.data_encryption = Some(DataEncryption {
+        is_up_to_date: false,
+        reason: "ReadOnlyRolloutInProgress",
+        message: "one encrypts until the API servers can decrypt with another".to_owned(),
+    });
+    let expected = condition_content(
+        "False",
+        "ReadOnlyRolloutInProgress",
+        "one encrypts until the API servers can decrypt with another",
+    );
+    assert_eq!(world.condition(DATA_ENCRYPTION_UP_TO_DATE), expected);
+    // An invalid HostedCluster changes no key.
+    world.previous_status = Some(world.status());
+    let problems = ValidationProblems::default();
+    let invalid = IdentityStatusInputs {
+        cluster: ClusterValidation::Invalid(&problems),
+        data_encryption: None,
+        ..world.inputs()
+    };
+    let mut conditions = identities_status(&invalid).conditions.into_iter();
+    let retained = conditions.find(|it| it.type_ == DATA_ENCRYPTION_UP_TO_DATE).unwrap();
+    assert_eq!((retained.status, retained.reason, retained.message), expected);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{control_error, parse_body};
 use crate::fault_plan::{FaultPlan, apply_fault_plan};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
-use crate::seed::{SeedError, mint_subject_token, rotate_credential};
+use crate::seed::{SeedError, mint_subject_token, renew_credential};
 use crate::token::TokenPolicy;
 
 /// The body of `POST rotate`: a component by its name in the HostedCluster API, or a client id.
@@ -39,7 +39,7 @@ pub(super) fn rotate_component_credential(
     let component = component_to_rotate(call, &body)?;
     let now = call.now;
     let (azure, ids) = call.azure_and_ids();
-    let issued = rotate_credential(azure, component, ids, now, body.padding);
+    let issued = renew_credential(azure, component, ids, now, body.padding);
     let issued = issued.map_err(|error| seed_error_reply(&error))?;
     Ok(ServiceReply::json(StatusCode::CREATED, &issued))
 }

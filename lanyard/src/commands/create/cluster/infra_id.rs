@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lanyard_infra::{ClusterName, JournalCluster, JournalLocation, generate_infra_id};
+use lanyard_infra::{ClusterName, JournalCluster, JournalLocation};
 use lanyard_vocabulary::InfraId;
 
 use crate::commands::azure_resources::target_journal::{JournalContext, StateArgs, default_base};
@@ -29,12 +29,7 @@ pub(super) async fn new_infra_id(
             "continue with --infra-id {found}, or create another infrastructure with another --infra-id"
         )));
     }
-    generate_infra_id(name, |count| fastrand::usize(..count)).parse().map_err(
-        |error: lanyard_vocabulary::ParseIdentifierError| {
-            CommandError::invalid_input("--name cannot be used for an infrastructure id")
-                .with_cause(&error)
-        },
-    )
+    Ok(InfraId::generate(name.as_str(), |count| fastrand::usize(..count)))
 }
 
 /// The infrastructure id of the cluster in the journal of --state.

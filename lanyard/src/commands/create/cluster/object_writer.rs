@@ -1,7 +1,5 @@
 //! Applies the objects of a new cluster with server-side apply.
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use lanyard_infra::manifests::{ClusterManifests, SecretManifest};
@@ -10,6 +8,7 @@ use serde_json::Value;
 
 use crate::commands::cluster_objects::{ClusterObjects, api_error};
 use crate::exit::CommandError;
+use crate::output::{ColumnKind, TextTable};
 
 /// The name under which the API server records the fields that the command wrote.
 const FIELD_MANAGER: &str = "lanyard-create-cluster";
@@ -24,14 +23,13 @@ pub(super) struct AppliedObject {
 }
 
 /// The objects as a table.
-pub(super) fn applied_text(objects: &[AppliedObject]) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table.set_header(["KIND", "NAME", "RESULT"]);
+pub(super) fn applied_text(objects: &[AppliedObject], line_width: Option<usize>) -> String {
+    let mut table =
+        TextTable::new(["KIND", "NAME", "RESULT"].map(|header| (ColumnKind::Name, header)));
     for object in objects {
         table.add_row([object.kind, object.name.as_str(), object.result]);
     }
-    table.trim_fmt()
+    table.render(line_width)
 }
 
 /// Objects that the API server accepted in a dry run.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -20,11 +21,11 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::audit_log::{ApiServerAuditLog, with_audit_log};
-use super::fleet::{HostedClusterFleet, NAMESPACE};
+use super::fleet::{HostedClusterFleet, NAMESPACE, referenced_secret};
 use super::operator_process::OperatorProcess;
 use super::write_script::{WRITE_LOOP_NAMESPACE, WriteRecorder, WriteScript};
 use crate::api_server::{DynamicKind, create_namespace, install_definitions, user_client};
-use crate::suites::operator::{OPERATOR_USER, grant_role_permissions};
+use crate::suites::operator::{OPERATOR_ACCOUNT, OPERATOR_USER, grant_role_permissions};
 use crate::waiting::eventually;
 
 /// The inputs for starting a control plane.
@@ -61,11 +62,12 @@ impl BenchmarkApiServer {
         let plane = ControlPlane::start(options).await?;
         let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
         install_definitions(&client, &inputs.definitions).await?;
-        install_definitions(&client, &[cluster_api_definition()?]).await?;
-        for namespace in [NAMESPACE, WRITE_LOOP_NAMESPACE, OPERATOR_USER] {
+        install_definitions(&client, &cluster_api_definitions()?).await?;
+        for namespace in [NAMESPACE, WRITE_LOOP_NAMESPACE, LEASE_NAMESPACE] {
             create_namespace(&client, namespace).await?;
         }
-        grant_role_permissions(&client, OPERATOR_USER, OperatorRole::All).await?;
+        create_referenced_secret(&client).await?;
+        grant_role_permissions(&client, LEASE_NAMESPACE, OperatorRole::All).await?;
         let binding = json!({
             "metadata": {"name": WRITE_LOOP_USER},
             "roleRef": {
@@ -89,7 +91,7 @@ impl BenchmarkApiServer {
             &self.lanyard_program,
             &self.plane.kubeconfig_path(OPERATOR_USER),
             log,
-            OPERATOR_USER,
+            LEASE_NAMESPACE,
         )
     }
 
@@ -142,16 +144,21 @@ impl BenchmarkApiServer {
     }
 }
 
-/// The CRD of the only kind of Cluster API that the operator writes. In production, Cluster API installs it.
-fn cluster_api_definition() -> Result<CustomResourceDefinition, Failed> {
-    let facts = OwnedKind::AzureClusterIdentity.info();
+/// The CRDs of the kinds of Cluster API that the operator writes. In production, Cluster API installs them.
+fn cluster_api_definitions() -> Result<Vec<CustomResourceDefinition>, Failed> {
+    let kinds = [OwnedKind::AzureClusterIdentity, OwnedKind::AzureCluster];
+    kinds.into_iter().map(cluster_api_definition).collect()
+}
+
+fn cluster_api_definition(kind: OwnedKind) -> Result<CustomResourceDefinition, Failed> {
+    let facts = kind.info();
     let (group, version) = facts.api_version.split_once('/').unwrap_or_default();
     let definition = json!({
         "metadata": {"name": format!("{}.{group}", facts.plural)},
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": {"kind": facts.kind, "plural": facts.plural, "singular": "azureclusteridentity"},
+            "names": {"kind": facts.kind, "plural": facts.plural},
             "versions": [{
                 "name": version,
                 "served": true,
@@ -164,6 +171,12 @@ fn cluster_api_definition() -> Result<CustomResourceDefinition, Failed> {
         },
     });
     Ok(serde_json::from_value(definition)?)
+}
+
+async fn create_referenced_secret(client: &Client) -> Result<(), Failed> {
+    let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
+    secrets.create(&PostParams::default(), &serde_json::from_value(referenced_secret())?).await?;
+    Ok(())
 }
 
 fn join_result(
@@ -183,11 +196,13 @@ pub(super) async fn record_write_script(
     let plane = ControlPlane::start(inputs.control_plane_options.clone()).await?;
     let client = user_client(&plane, ControlPlane::ADMINISTRATOR).await?;
     install_definitions(&client, &inputs.definitions).await?;
-    install_definitions(&client, &[cluster_api_definition()?]).await?;
+    install_definitions(&client, &cluster_api_definitions()?).await?;
     create_namespace(&client, NAMESPACE).await?;
+    create_referenced_secret(&client).await?;
     let recorder = WriteRecorder::default();
     let settings = OperatorSettings {
-        reporting_instance: OPERATOR_USER.to_owned(),
+        reporting_instance: "lanyard-operator".to_owned(),
+        service_account: Some(OPERATOR_ACCOUNT.parse()?),
         ..OperatorSettings::default()
     };
     let api = recorder.recording_api(&plane).await?;
@@ -217,6 +232,8 @@ pub(super) async fn record_write_script(
     }
 }
 
+/// The namespace of the operator's leases.
+const LEASE_NAMESPACE: &str = "lanyard-operator";
 /// The user of the write loop.
 const WRITE_LOOP_USER: &str = "plain-loop";
 /// The number of HostedClusters that are created in parallel.

@@ -3,10 +3,21 @@
 use std::collections::BTreeSet;
 
 use libtest_mimic::Failed;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The namespace of the HostedClusters, as in the example.
 pub(super) const NAMESPACE: &str = "clusters";
+
+/// The Secret that every member refers to.
+const REFERENCED_SECRET: &str = "fleet-references";
+
+/// The Secret that every member refers to, as a pull secret and as an SSH key.
+pub(super) fn referenced_secret() -> Value {
+    json!({
+        "metadata": {"name": REFERENCED_SECRET},
+        "stringData": {".dockerconfigjson": "{\"auths\":{}}", "id_rsa.pub": "ssh-ed25519 AAAA"},
+    })
+}
 
 /// HostedClusters that are made from one template.
 #[derive(Debug, Clone)]
@@ -16,10 +27,15 @@ pub(super) struct HostedClusterFleet {
 }
 
 impl HostedClusterFleet {
-    /// Creates a fleet whose members equal the example except for names and ids.
+    /// Creates a fleet whose members equal the example except for names, ids and the Secret that all of them
+    /// refer to.
     pub(super) fn from_template(example: &Value) -> Self {
         let mut ids = BTreeSet::new();
         collect_ids(example, &mut ids);
+        let mut example = example.clone();
+        for reference in ["pullSecret", "sshKey"] {
+            example["spec"][reference] = json!({"name": REFERENCED_SECRET});
+        }
         Self { template: example.to_string(), ids }
     }
 

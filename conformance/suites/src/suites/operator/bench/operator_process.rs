@@ -10,6 +10,7 @@ use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process_usage::{self, ProcessMemory};
+use crate::suites::operator::OPERATOR_ACCOUNT;
 
 /// A running operator with one replica and a lease. Dropping it kills the process.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ impl OperatorProcess {
         let mut command = Command::new(program);
         command.arg("operator").arg("--kubeconfig").arg(kubeconfig);
         command.args(["--lease-namespace", namespace, "--metrics-addr", "127.0.0.1:0"]);
+        command.args(["--service-account", OPERATOR_ACCOUNT]);
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         Ok(Self { child: command.spawn()?, log })
     }

@@ -12,7 +12,7 @@ use super::running_operator::{
 };
 use crate::api_server::DynamicKind;
 use crate::suites::expect_equal;
-use crate::suites::operator::OPERATOR_USER;
+use crate::suites::operator::OPERATOR_ROLE;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
@@ -113,7 +113,7 @@ async fn forbidden_classes(fixture: OperatorTrialFixture) -> Result<(), Failed> 
     running.stop().await?;
     // The permissions are granted; then those for classes are removed before another operator starts.
     let roles = Api::<ClusterRole>::all(fixture.client.clone());
-    let mut role = roles.get(OPERATOR_USER).await?;
+    let mut role = roles.get(OPERATOR_ROLE).await?;
     for rule in role.rules.iter_mut().flatten() {
         if rule.resources.iter().flatten().any(|it| it == "secretproviderclasses") {
             rule.verbs = vec!["get".to_owned()];
@@ -124,7 +124,7 @@ async fn forbidden_classes(fixture: OperatorTrialFixture) -> Result<(), Failed> 
         &fixture,
         |_| (),
         async || {
-            roles.patch(OPERATOR_USER, &PatchParams::default(), &Patch::Merge(rules)).await?;
+            roles.patch(OPERATOR_ROLE, &PatchParams::default(), &Patch::Merge(rules)).await?;
             Ok(())
         },
     )

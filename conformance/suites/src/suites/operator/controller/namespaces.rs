@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use lanyard_operator::permissions::CONTROL_PLANE_CLUSTER_ROLE;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
@@ -106,5 +107,14 @@ async fn marked_namespace_is_kept(fixture: OperatorTrialFixture) -> Result<(), F
         .await?;
     expect_equal("the deletion timestamp", namespace.metadata.deletion_timestamp.is_some(), false)?;
     expect_equal("remaining Deployments", fixture.count_objects(&deployment_kind()).await?, 0)?;
+    let bindings =
+        DynamicKind::from_names("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
+    expect_equal("remaining RoleBindings", fixture.count_objects(&bindings).await?, 0)?;
+    let writes = running.writes_to(&format!("/{}/", fixture.control_plane_namespace()));
+    let last = writes.last().map(String::as_str).unwrap_or_default();
+    let own = format!("/rolebindings/{CONTROL_PLANE_CLUSTER_ROLE}");
+    if !(last.starts_with("DELETE ") && last.ends_with(&own)) {
+        return Err(format!("the operator's own RoleBinding was not the last write: {last}").into());
+    }
     running.stop().await
 }

@@ -6,8 +6,9 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use lanyard_api::HostedControlPlane;
-use lanyard_operator::OperatorRole;
-use lanyard_operator::permissions::{cluster_permissions, owner_permissions};
+use lanyard_operator::permissions::{
+    CONTROL_PLANE_CLUSTER_ROLE, control_plane_permissions, owner_permissions,
+};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
@@ -15,8 +16,8 @@ use super::running_operator::{RunningOperator, class_kind, role_rules, wait_unti
 use crate::api_server::DynamicKind;
 use crate::suite_setup::start_control_plane;
 use crate::suites::expect_equal;
+use crate::suites::operator::OperatorSuiteFixture;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
-use crate::suites::operator::{OPERATOR_USER, OperatorSuiteFixture};
 use crate::waiting::eventually;
 
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
@@ -64,10 +65,10 @@ async fn owner_permission_is_enforced(fixture: OperatorTrialFixture) -> Result<(
 /// Grants the permission that the chart grants with `rbac.updateForOwners`.
 async fn grant_owner_permissions(fixture: &OperatorTrialFixture) -> Result<(), Failed> {
     let roles = Api::<ClusterRole>::all(fixture.client.clone());
-    let rules =
-        Patch::Merge(role_rules(cluster_permissions(OperatorRole::All).chain(owner_permissions())));
-    roles.patch(OPERATOR_USER, &PatchParams::default(), &rules).await?;
-    wait_until_granted(&fixture.client, &fixture.namespace, owner_permissions()).await
+    let rules = Patch::Merge(role_rules(control_plane_permissions().chain(owner_permissions())));
+    roles.patch(CONTROL_PLANE_CLUSTER_ROLE, &PatchParams::default(), &rules).await?;
+    let namespace = fixture.control_plane_namespace();
+    wait_until_granted(&fixture.client, &namespace, owner_permissions()).await
 }
 
 /// Waits until the API server accepts owners of the kind. It discovers new kinds periodically.

@@ -134,7 +134,7 @@ pub(super) async fn object_versions(
     Ok(versions)
 }
 
-fn secret_kind() -> DynamicKind {
+pub(super) fn secret_kind() -> DynamicKind {
     DynamicKind::from_names("", "v1", "Secret", "secrets")
 }
 

@@ -8,7 +8,10 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_clock::{Clock, SystemClock};
 use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
-use lanyard_operator::permissions::{ApiPermission, cluster_permissions, namespace_permissions};
+use lanyard_operator::permissions::{
+    ApiPermission, CONTROL_PLANE_CLUSTER_ROLE, cluster_permissions, control_plane_permissions,
+    namespace_permissions,
+};
 use lanyard_operator::{LeaseSettings, Operator, OperatorSettings};
 use lanyard_telemetry::{MetricsPage, Readiness};
 use libtest_mimic::Failed;
@@ -19,8 +22,8 @@ use tokio::task::JoinHandle;
 use super::api_request_monitor::ApiRequestMonitor;
 use super::relay::TcpRelay;
 use crate::api_server::DynamicKind;
-use crate::suites::operator::OPERATOR_USER;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
+use crate::suites::operator::{OPERATOR_ACCOUNT, OPERATOR_ROLE, OPERATOR_USER};
 use crate::waiting::{DEFAULT_TIMEOUT, POLL_INTERVAL, eventually, sleep};
 
 /// An operator that runs in this process.
@@ -93,7 +96,11 @@ impl RunningOperator {
         between: impl AsyncFnOnce() -> Result<(), Failed>,
         route: ApiRoute<'_>,
     ) -> Result<Self, Failed> {
-        let mut settings = OperatorSettings { workers: 4, ..OperatorSettings::default() };
+        let mut settings = OperatorSettings {
+            workers: 4,
+            service_account: Some(OPERATOR_ACCOUNT.parse()?),
+            ..OperatorSettings::default()
+        };
         change(&mut settings);
         grant_role_permissions(&fixture.client, &fixture.namespace, settings.role).await?;
         between().await?;
@@ -176,21 +183,23 @@ pub(super) fn lease_settings(
     }
 }
 
-/// Grants the operator exactly the permissions of its role. Namespaced ones are granted in its own namespace
-/// only.
+/// Grants the operator exactly the permissions of its role, except those in the namespaces of control planes,
+/// for which it only gets the ClusterRole that it binds itself.
 pub(crate) async fn grant_role_permissions(
     client: &Client,
     namespace: &str,
     role: lanyard_operator::OperatorRole,
 ) -> Result<(), Failed> {
-    apply_object(&Api::<ClusterRole>::all(client.clone()), role_rules(cluster_permissions(role)))
-        .await?;
+    let cluster_roles = Api::<ClusterRole>::all(client.clone());
+    apply_object(&cluster_roles, OPERATOR_ROLE, role_rules(cluster_permissions(role))).await?;
+    let rules = role_rules(control_plane_permissions());
+    apply_object(&cluster_roles, CONTROL_PLANE_CLUSTER_ROLE, rules).await?;
     let binding = role_binding("ClusterRole");
-    apply_object(&Api::<ClusterRoleBinding>::all(client.clone()), binding).await?;
+    apply_object(&Api::<ClusterRoleBinding>::all(client.clone()), OPERATOR_ROLE, binding).await?;
     let roles = Api::<Role>::namespaced(client.clone(), namespace);
-    apply_object(&roles, role_rules(namespace_permissions())).await?;
+    apply_object(&roles, OPERATOR_ROLE, role_rules(namespace_permissions())).await?;
     let bindings = Api::<RoleBinding>::namespaced(client.clone(), namespace);
-    apply_object(&bindings, role_binding("Role")).await?;
+    apply_object(&bindings, OPERATOR_ROLE, role_binding("Role")).await?;
     wait_until_granted(client, namespace, cluster_permissions(role).chain(namespace_permissions()))
         .await
 }
@@ -210,20 +219,20 @@ pub(super) fn role_rules(permissions: impl Iterator<Item = &'static ApiPermissio
 
 fn role_binding(kind: &str) -> Value {
     json!({
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": OPERATOR_USER},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": OPERATOR_ROLE},
         "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": OPERATOR_USER}],
     })
 }
 
-async fn apply_object<T>(objects: &Api<T>, mut object: Value) -> Result<(), Failed>
+async fn apply_object<T>(objects: &Api<T>, name: &str, mut object: Value) -> Result<(), Failed>
 where
     T: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned + Clone + std::fmt::Debug,
 {
     object["apiVersion"] = json!(T::api_version(&()));
     object["kind"] = json!(T::kind(&()));
-    object["metadata"] = json!({"name": OPERATOR_USER});
+    object["metadata"] = json!({"name": name});
     let parameters = PatchParams::apply("trial").force();
-    objects.patch(OPERATOR_USER, &parameters, &Patch::Apply(object)).await?;
+    objects.patch(name, &parameters, &Patch::Apply(object)).await?;
     Ok(())
 }
 

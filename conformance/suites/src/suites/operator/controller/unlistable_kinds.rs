@@ -14,7 +14,7 @@ use super::reconciliation::wait_for_deletion;
 use super::running_operator::{RunningOperator, class_kind};
 use crate::api_server::{DynamicKind, install_definitions};
 use crate::suites::expect_equal;
-use crate::suites::operator::OPERATOR_USER;
+use crate::suites::operator::OPERATOR_ROLE;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::{eventually, sleep};
@@ -74,12 +74,12 @@ async fn unlistable_kind(fixture: OperatorTrialFixture) -> Result<(), Failed> {
 async fn deletion_without_list_permission(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let without_pools = async || {
         let roles = Api::<ClusterRole>::all(fixture.client.clone());
-        let mut role = roles.get(OPERATOR_USER).await?;
+        let mut role = roles.get(OPERATOR_ROLE).await?;
         let is_pool =
             |rule: &PolicyRule| rule.resources.iter().flatten().any(|it| it == "nodepools");
         role.rules.iter_mut().for_each(|rules| rules.retain(|rule| !is_pool(rule)));
         let rules = Patch::Merge(json!({"rules": role.rules}));
-        roles.patch(OPERATOR_USER, &PatchParams::default(), &rules).await?;
+        roles.patch(OPERATOR_ROLE, &PatchParams::default(), &rules).await?;
         Ok(())
     };
     let running = RunningOperator::start_after(&fixture, |_| (), without_pools).await?;

@@ -34,7 +34,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
 /// case they are installed.
 fn list_counts(running: &RunningOperator) -> Result<BTreeMap<String, u64>, Failed> {
     let page = running.metric_lines("lanyard_operator_lists_total");
-    let served = page.lines().filter(|line| !line.contains("\"AzureClusterIdentity\""));
+    let served = page.lines().filter(|line| !line.contains("\"AzureCluster"));
     let counts = served.filter_map(|line| line.rsplit_once(' '));
     counts.map(|(kind, count)| Ok((kind.to_owned(), count.parse()?))).collect()
 }

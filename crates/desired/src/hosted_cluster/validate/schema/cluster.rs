@@ -1,10 +1,14 @@
-//! `spec` and `spec.services`.
+//! `spec`, except the platform, the services and the encryption.
 
-use lanyard_api::crd_definitions::{DEFAULT_ISSUER_URL, validation_messages};
-use lanyard_api::hosted_cluster::{HostedClusterSpec, PlatformSpec, PublishedService};
+use lanyard_api::crd_definitions::{
+    CAPABILITIES, DEFAULT_ISSUER_URL, PLATFORM_TYPES, validation_messages,
+};
+use lanyard_api::hosted_cluster::{ClusterCapabilities, DnsSpec, HostedClusterSpec};
+use serde_json::Value;
 
+use super::domain::is_domain_name;
 use super::uri::is_request_uri;
-use super::{azure, encryption};
+use super::{azure, encryption, services};
 use crate::hosted_cluster::validate::checker::{FieldChecker, is_uuid};
 
 pub(super) fn check_cluster_spec(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
@@ -15,9 +19,18 @@ pub(super) fn check_cluster_spec(checker: &mut FieldChecker, spec: &HostedCluste
     let platform = checker.check_required(field, spec.platform.as_ref());
     if let Some(platform) = platform {
         let kind = format!("{field}.type");
-        checker.check_text(&kind, platform.platform_type.as_ref(), 0..=255);
+        if let Some(text) = checker.check_text(&kind, platform.platform_type.as_ref(), 0..=100) {
+            checker.check_one_of(&kind, text, &PLATFORM_TYPES);
+        }
     }
-    check_services(checker, spec, platform);
+    check_references(checker, spec);
+    services::check_services(checker, spec, platform);
+    if let Some(dns) = &spec.dns {
+        check_dns(checker, dns);
+    }
+    if let Some(capabilities) = &spec.capabilities {
+        check_capabilities(checker, capabilities);
+    }
     if let Some(wire) = platform.and_then(|platform| platform.azure.as_ref()) {
         azure::check_azure_platform(checker, wire);
     }
@@ -54,70 +67,61 @@ fn check_issuer_url(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
     checker.check_rule(field, is_request_uri(text), validation_messages::ISSUER_URL);
 }
 
-fn check_services(
-    checker: &mut FieldChecker,
-    spec: &HostedClusterSpec,
-    platform: Option<&PlatformSpec>,
-) {
-    let field = "spec.services";
-    let Some(services) = checker.check_required(field, spec.services.as_ref()) else { return };
-    checker.check_item_count(field, services.len(), 0..=6);
-    for (index, service) in services.iter().enumerate() {
-        check_published_service(checker, &format!("{field}[{index}]"), service);
-    }
-    let kind = platform.and_then(|platform| platform.platform_type.as_deref());
-    let fewest = if kind == Some("IBMCloud") { 3 } else { 4 };
-    checker.check_rule("spec", services.len() >= fewest, validation_messages::SERVICES_COUNT);
-    if kind == Some("Azure") {
-        check_publishing_strategies(checker, services, is_self_managed(platform));
+/// Checks the required fields that lanyard only copies.
+fn check_references(checker: &mut FieldChecker, spec: &HostedClusterSpec) {
+    let value = |name: &str| spec.unknown.get(name).filter(|value| !value.is_null());
+    checker.check_required("spec.pullSecret", value("pullSecret"));
+    checker.check_required("spec.release", value("release"));
+    for name in ["release", "controlPlaneRelease"] {
+        let Some(release) = value(name) else { continue };
+        let image = release.get("image").and_then(Value::as_str).map(str::to_owned);
+        checker.check_text(&format!("spec.{name}.image"), image.as_ref(), 1..=253);
     }
 }
 
-fn is_self_managed(platform: Option<&PlatformSpec>) -> bool {
-    let azure = platform.and_then(|platform| platform.azure.as_ref());
-    let config = azure.and_then(|azure| azure.authentication.as_ref());
-    config.and_then(|config| config.authentication_type.as_deref()) == Some("WorkloadIdentities")
+fn check_dns(checker: &mut FieldChecker, dns: &DnsSpec) {
+    let field = "spec.dns.baseDomain";
+    if let Some(text) = checker.check_text(field, dns.base_domain.as_ref(), 0..=253) {
+        let holds = text.is_empty() || is_domain_name(text);
+        checker.check_rule(field, holds, validation_messages::BASE_DOMAIN);
+    }
+    if let Some(text) = &dns.base_domain_prefix {
+        let field = "spec.dns.baseDomainPrefix";
+        checker.check_length(field, text, 0..=253);
+        let holds = text.is_empty() || is_domain_name(text);
+        checker.check_rule(field, holds, validation_messages::BASE_DOMAIN_PREFIX);
+    }
+    for (name, zone, longest) in
+        [("publicZoneID", &dns.public_zone_id, 258), ("privateZoneID", &dns.private_zone_id, 265)]
+    {
+        if let Some(text) = zone {
+            checker.check_length(&format!("spec.dns.{name}"), text, 1..=longest);
+        }
+    }
 }
 
-fn check_published_service(checker: &mut FieldChecker, field: &str, service: &PublishedService) {
-    let known = ["APIServer", "OAuthServer", "OIDC", "Konnectivity", "Ignition", "OVNSbDb"];
-    checker.check_required_one_of(&format!("{field}.service"), service.service.as_ref(), &known);
-    let field = format!("{field}.servicePublishingStrategy");
-    let Some(strategy) = checker.check_required(&field, service.strategy.as_ref()) else { return };
-    let known = ["LoadBalancer", "NodePort", "Route", "None", "S3"];
-    checker.check_required_one_of(
-        &format!("{field}.type"),
-        strategy.strategy_type.as_ref(),
-        &known,
-    );
-}
-
-/// Checks the publishing strategies that Azure requires.
-fn check_publishing_strategies(
-    checker: &mut FieldChecker,
-    services: &[PublishedService],
-    self_managed: bool,
-) {
-    let published = |name: &str, ways: &[&str]| {
-        services.iter().filter(|service| service.service.as_deref() == Some(name)).any(|service| {
-            let method = service.strategy.as_ref().and_then(|it| it.strategy_type.as_deref());
-            method.is_some_and(|method| ways.contains(&method))
-        })
-    };
-    let (message, ways): (_, &[&str]) = if self_managed {
-        (validation_messages::SELF_MANAGED_OAUTH, &["Route", "LoadBalancer"])
-    } else {
-        (validation_messages::MANAGED_OAUTH, &["Route"])
-    };
-    checker.check_rule("spec", published("OAuthServer", ways), message);
+fn check_capabilities(checker: &mut FieldChecker, capabilities: &ClusterCapabilities) {
+    let field = "spec.capabilities";
+    let lists = [("enabled", &capabilities.enabled), ("disabled", &capabilities.disabled)];
+    for (name, list) in lists {
+        let Some(list) = list else { continue };
+        let field = format!("{field}.{name}");
+        checker.check_item_count(&field, list.len(), 0..=25);
+        for (index, capability) in list.iter().enumerate() {
+            checker.check_one_of(&format!("{field}[{index}]"), capability, &CAPABILITIES);
+        }
+    }
+    let disabled = capabilities.disabled.as_deref().unwrap_or_default();
+    let is_disabled = |name: &str| disabled.iter().any(|it| it == name);
     checker.check_rule(
-        "spec",
-        published("Konnectivity", &["Route"]),
-        validation_messages::KONNECTIVITY_ROUTE,
+        &format!("{field}.disabled"),
+        !is_disabled("Ingress") || is_disabled("Console"),
+        validation_messages::INGRESS_WITHOUT_CONSOLE,
     );
+    let enabled = capabilities.enabled.as_deref().unwrap_or_default();
     checker.check_rule(
-        "spec",
-        published("Ignition", &["Route"]),
-        validation_messages::IGNITION_ROUTE,
+        field,
+        !enabled.iter().any(|it| is_disabled(it)),
+        validation_messages::CAPABILITY_CONTRADICTION,
     );
 }

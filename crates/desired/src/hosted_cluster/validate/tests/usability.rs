@@ -15,17 +15,47 @@ fn assert_rejected(changes: &[(String, Value)], expected: &str) {
 }
 
 #[test]
-fn invalid_resource_ids_are_rejected() {
-    let not_an_id = "is not an Azure resource id";
-    assert_rejected(&[(join_pointer(AZURE, "vnetID"), json!("default"))], not_an_id);
-    assert_rejected(&[(join_pointer(AZURE, "securityGroupID"), json!("default"))], not_an_id);
-    let group = json!(format!("{SUBSCRIPTION}/resourceGroups/g"));
-    let not_a_network = "is not the id of a Microsoft.Network/virtualNetworks";
-    assert_rejected(&[(join_pointer(AZURE, "vnetID"), group)], not_a_network);
+fn invalid_tenant_is_rejected() {
     assert_rejected(
         &[(join_pointer(AZURE, "tenantID"), json!(""))],
         "spec.platform.azure.tenantID",
     );
+}
+
+#[test]
+fn unusable_network_ids_are_errors_of_single_objects() {
+    let group = format!("{SUBSCRIPTION}/resourceGroups/g");
+    let not_an_id = "is not an Azure resource id";
+    let cases = [
+        ("vnetID", "default", not_an_id),
+        ("vnetID", "", not_an_id),
+        ("vnetID", &*group, "is not the id of a Microsoft.Network/virtualNetworks"),
+        ("securityGroupID", "default", not_an_id),
+        ("securityGroupID", &*group, "is not the id of a Microsoft.Network/networkSecurityGroups"),
+    ];
+    for (field, text, expected) in cases {
+        let changes = [(join_pointer(AZURE, field), json!(text))];
+        let validated = validate(&example_with_changes(&changes)).unwrap();
+        let azure = validated.hosted_cluster.azure;
+        assert_eq!(azure.vnet.is_none(), field == "vnetID");
+        assert_eq!(azure.security_group.is_none(), field == "securityGroupID");
+        let found: Vec<_> = validated.object_errors.iter().map(ToString::to_string).collect();
+        let [error] = found.as_slice() else { panic!("{found:?}") };
+        assert!(error.starts_with(&format!("spec.platform.azure.{field}: ")), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn every_error_of_a_rejected_cluster_is_reported() {
+    let changes = [
+        (join_pointer(AZURE, "tenantID"), json!("")),
+        (join_pointer(AZURE, "vnetID"), json!("default")),
+    ];
+    let error = validate(&example_with_changes(&changes)).unwrap_err();
+    let fields: Vec<_> = invalid_problems(error).into_iter().map(|it| it.field).collect();
+    assert!(fields.contains(&"spec.platform.azure.tenantID".to_owned()), "{fields:?}");
+    assert!(fields.contains(&"spec.platform.azure.vnetID".to_owned()), "{fields:?}");
 }
 
 #[test]

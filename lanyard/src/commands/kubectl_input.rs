@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::exit::CommandError;
 
 /// Loads the identities of a file or of standard input.
-pub(super) fn load_file(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {
+pub(super) fn load_identities(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {
     let (name, text) = if path == Path::new("-") {
         let mut text = String::new();
         ("standard input".to_owned(), std::io::stdin().read_to_string(&mut text).map(|_| text))

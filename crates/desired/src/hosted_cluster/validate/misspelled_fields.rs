@@ -1,0 +1,190 @@
+//! Unknown fields whose names are close to those of fields of the schema: they are probably
+//! misspelled. The API server drops unknown fields without a message.
+
+use lanyard_api::HostedCluster;
+use lanyard_api::crd_definitions::crd_manifests;
+use serde_json::{Map, Value};
+
+use crate::problem::{ProblemSeverity, ValidationProblem, ValidationProblems};
+
+/// An unknown field, and the field of the schema that it probably means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct MisspelledField {
+    /// The path of the object that contains the field; empty for the root.
+    parent: String,
+    name: String,
+    meant: String,
+}
+
+/// Adds the misspelled fields of a HostedCluster to its problems: a required field that is missing
+/// because its name is misspelled gets a hint with the name, and every other one is a lint.
+pub(super) fn report_misspelled_fields(
+    wire: &HostedCluster,
+    problems: ValidationProblems,
+) -> ValidationProblems {
+    let mut misspelled = find_misspelled_fields(wire);
+    let mut reported: Vec<ValidationProblem> = problems.into_iter().collect();
+    for problem in reported.iter_mut().filter(|it| it.message.starts_with(REQUIRED)) {
+        let cause = misspelled.iter().position(|it| it.meant_path() == problem.field);
+        if let Some(cause) = cause.map(|index| misspelled.remove(index)) {
+            problem.hint = Some(cause.hint());
+        }
+    }
+    reported.extend(misspelled.iter().map(MisspelledField::to_lint));
+    reported.into_iter().collect()
+}
+
+/// The message of the API server for a missing field.
+const REQUIRED: &str = "Required value";
+
+fn find_misspelled_fields(wire: &HostedCluster) -> Vec<MisspelledField> {
+    let manifests = crd_manifests();
+    let manifest =
+        manifests.iter().find(|it| it.value["spec"]["names"]["kind"] == HostedCluster::KIND);
+    let schema = manifest.map(|it| &it.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+    let (Some(schema), Ok(object)) = (schema, serde_json::to_value(wire)) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    compare_with_schema(&object, schema, "", &mut found);
+    found
+}
+
+fn compare_with_schema(
+    value: &Value,
+    schema: &Value,
+    path: &str,
+    found: &mut Vec<MisspelledField>,
+) {
+    match value {
+        Value::Object(fields) => {
+            let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
+            for (name, value) in fields {
+                match known.get(name) {
+                    Some(schema) => {
+                        compare_with_schema(value, schema, &child_path(path, name), found);
+                    }
+                    None => found.extend(nearest_field(name, fields, known).map(|meant| {
+                        let meant = meant.to_owned();
+                        MisspelledField { parent: path.to_owned(), name: name.clone(), meant }
+                    })),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                compare_with_schema(item, &schema["items"], &format!("{path}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The field of the schema with the nearest name, among those that the object lacks.
+fn nearest_field<'a>(
+    name: &str,
+    fields: &Map<String, Value>,
+    known: &'a Map<String, Value>,
+) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let absent = known.keys().filter(|known| !fields.contains_key(*known));
+    let distances =
+        absent.map(|known| (strsim::osa_distance(&name, &known.to_lowercase()), known.as_str()));
+    let near = distances.filter(|(distance, known)| *distance <= tolerated_distance(known));
+    near.min().map(|(_, known)| known)
+}
+
+/// The number of letters that may differ: a fourth of them, and at most two.
+fn tolerated_distance(known: &str) -> usize {
+    (known.len() / 4).min(2)
+}
+
+fn child_path(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+}
+
+impl MisspelledField {
+    fn meant_path(&self) -> String {
+        child_path(&self.parent, &self.meant)
+    }
+
+    fn hint(&self) -> String {
+        format!("write `{}` instead of `{}`", self.meant, self.name)
+    }
+
+    fn to_lint(&self) -> ValidationProblem {
+        ValidationProblem {
+            field: child_path(&self.parent, &self.name),
+            severity: ProblemSeverity::Lint,
+            message: "there is no such field, so it has no effect".to_owned(),
+            hint: Some(self.hint()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ParseHostedClusterError, parse_hosted_cluster};
+    use super::*;
+    use crate::fixture::EXAMPLE_YAML;
+
+    /// The problems of the example with a replaced text, as lines with their hints.
+    fn problems_after_replacing(text: &str, by: &str) -> Vec<String> {
+        assert!(EXAMPLE_YAML.contains(text), "{text}");
+        let problems = match parse_hosted_cluster(&EXAMPLE_YAML.replace(text, by)) {
+            Ok(parsed) => parsed.lints,
+            Err(ParseHostedClusterError::Invalid(problems)) => problems,
+            Err(error) => panic!("{error}"),
+        };
+        let line = |it: &ValidationProblem| {
+            let hint = it.hint.as_deref().unwrap_or_default();
+            format!("{}: {it} ({hint})", it.severity)
+        };
+        problems.iter().map(line).collect()
+    }
+
+    #[test]
+    fn misspelled_optional_field_is_a_lint_with_the_nearest_name() {
+        let lints = problems_after_replacing("      topology:", "      topolgy:");
+        let expected = "lint: spec.platform.azure.topolgy: there is no such field, so it has no effect \
+            (write `topology` instead of `topolgy`)";
+        assert_eq!(lints, [expected]);
+    }
+
+    #[test]
+    fn missing_required_field_names_the_misspelled_one() {
+        let problems = problems_after_replacing("      vnetID:", "      vnetId:");
+        let expected = "error: spec.platform.azure.vnetID: Required value (write `vnetID` instead of `vnetId`)";
+        assert!(problems.contains(&expected.to_owned()), "{problems:#?}");
+        assert!(!problems.iter().any(|it| it.starts_with("lint")), "{problems:#?}");
+    }
+
+    #[test]
+    fn fields_of_other_versions_are_no_misspellings() {
+        let fields = "spec:\n  autoscaling: {}\n  \
+            olmCatalogPlacement: management\n  updateService: https://updates.example.com\n";
+        let lints = problems_after_replacing("\nspec:\n", &format!("\n{fields}"));
+        assert_eq!(lints, Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_near_names_are_misspellings() {
+        let known: Map<_, _> = ["dns", "type", "topology", "keyVaultName"]
+            .into_iter()
+            .map(|name| (name.to_owned(), Value::Null))
+            .collect();
+        for (name, expected) in [
+            ("tpye", Some("type")),
+            ("TYPE", Some("type")),
+            ("topolgy", Some("topology")),
+            ("keyVaultNme", Some("keyVaultName")),
+            ("DNS", Some("dns")),
+            ("fips", None),
+            ("aws", None),
+            ("topic", None),
+        ] {
+            assert_eq!(nearest_field(name, &Map::new(), &known), expected, "{name}");
+        }
+        assert_eq!(nearest_field("Type", &known, &known), None, "the field is there, too");
+    }
+}

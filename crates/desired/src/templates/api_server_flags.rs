@@ -1,0 +1,182 @@
+//! The flags with which a templated API server reads the `EncryptionConfiguration`.
+//!
+//! Without them the API server starts and stores everything in plain text, although the KMS plugins
+//! and the configuration exist. Source: HyperShift's control plane operator, which adds both flags.
+
+use serde_json::Value;
+
+use crate::problem::{ProblemSeverity, ValidationProblem};
+use crate::workload::ENCRYPTION_CONFIG_MOUNT;
+
+const CONFIG_FLAG: &str = "--encryption-provider-config";
+const RELOAD_FLAG: &str = "--encryption-provider-config-automatic-reload";
+/// A running API server must not take a new configuration: its KMS plugins belong to the old one.
+const RELOAD_VALUE: &str = "false";
+const SHELLS: [&str; 5] = ["ash", "bash", "dash", "ksh", "sh"];
+
+/// Returns the flags that the container lacks; none if it runs a shell script, which ignores them.
+pub(crate) fn missing_encryption_flags(container: &Value) -> Vec<String> {
+    let words = command_words(container);
+    if shell_script(&words).is_some() {
+        return Vec::new();
+    }
+    let is_missing = |(name, _): &(&str, String)| flag_value(&words, name).is_none();
+    let missing = required_flags().into_iter().filter(is_missing);
+    missing.map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// Lints a container that does not read lanyard's `EncryptionConfiguration`, although
+/// [`missing_encryption_flags`] were added. `path` is the path of the container in the templates.
+pub(crate) fn lint_encryption_flags(container: &Value, path: &str) -> Option<ValidationProblem> {
+    let words = command_words(container);
+    let (message, hint) = if let Some(script) = shell_script(&words) {
+        let flags = required_flags().map(|(name, value)| format!("{name}={value}"));
+        let [config, reload] = &flags;
+        let reloads = script.contains(RELOAD_FLAG) && !script.contains(reload.as_str());
+        if script.contains(config.as_str()) && !reloads {
+            return None;
+        }
+        (
+            format!(
+                "the container runs a shell script without `{config}`, and lanyard cannot add a flag to a script"
+            ),
+            format!("write `{}` in the script", flags.join(" ")),
+        )
+    } else {
+        let differs = |(name, value): &(&str, String)| {
+            flag_value(&words, name).filter(|found| *found != value.as_str())
+        };
+        let mut flags = required_flags().into_iter();
+        let (name, value, found) =
+            flags.find_map(|flag| Some((flag.0, flag.1.clone(), differs(&flag)?)))?;
+        (
+            format!("`{name}` is `{found}` and not `{value}`"),
+            "remove the flag: lanyard adds it".to_owned(),
+        )
+    };
+    Some(ValidationProblem {
+        field: path.to_owned(),
+        severity: ProblemSeverity::Lint,
+        message: format!(
+            "{message}: the API server does not encrypt with the keys of a HostedCluster, and no key is promoted"
+        ),
+        hint: Some(hint),
+    })
+}
+
+fn required_flags() -> [(&'static str, String); 2] {
+    [(CONFIG_FLAG, ENCRYPTION_CONFIG_MOUNT.path()), (RELOAD_FLAG, RELOAD_VALUE.to_owned())]
+}
+
+/// Returns the words of `command` and `args`.
+fn command_words(container: &Value) -> Vec<&str> {
+    let list = |field: &str| container.get(field).and_then(Value::as_array);
+    let words = ["command", "args"].into_iter().filter_map(list).flatten();
+    words.filter_map(Value::as_str).collect()
+}
+
+/// Returns the script of a command such as `bash -c <script>`.
+fn shell_script<'a>(words: &[&'a str]) -> Option<&'a str> {
+    let (program, rest) = words.split_first()?;
+    let name = program.rsplit('/').next().unwrap_or(program);
+    if !SHELLS.contains(&name) {
+        return None;
+    }
+    let takes_script = |word: &&str| {
+        let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        letters.is_some_and(|letters| letters.ends_with('c'))
+    };
+    let place = rest.iter().position(takes_script)?;
+    rest.get(place + 1).copied()
+}
+
+/// Returns the value of a flag: `--name=value`, or `--name value`. The last flag counts.
+fn flag_value<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    let value_at = |(place, word): (usize, &&'a str)| {
+        let rest = word.strip_prefix(name)?;
+        match rest.strip_prefix('=') {
+            Some(value) => Some(value),
+            None if !rest.is_empty() => None,
+            // A boolean flag takes no second word.
+            None if name == RELOAD_FLAG => Some("true"),
+            None => Some(words.get(place + 1).copied().unwrap_or_default()),
+        }
+    };
+    words.iter().enumerate().rev().find_map(value_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const CONFIG: &str =
+        "--encryption-provider-config=/etc/kubernetes/secret-encryption/config.yaml";
+    const RELOAD: &str = "--encryption-provider-config-automatic-reload=false";
+
+    #[test]
+    fn missing_flags_are_added_wherever_the_flags_are() {
+        let all = vec![CONFIG.to_owned(), RELOAD.to_owned()];
+        let spaced =
+            ["--encryption-provider-config", "/etc/kubernetes/secret-encryption/config.yaml"];
+        let cases = [
+            (json!({}), all.clone()),
+            (json!({"command": ["hyperkube", "kube-apiserver"], "args": ["-v=5"]}), all.clone()),
+            (json!({"command": ["kube-apiserver", "--etcd-prefix=x"]}), all),
+            (json!({"args": [CONFIG]}), vec![RELOAD.to_owned()]),
+            (json!({"args": spaced}), vec![RELOAD.to_owned()]),
+            (json!({"command": ["kube-apiserver", RELOAD]}), vec![CONFIG.to_owned()]),
+            (json!({"command": ["kube-apiserver", CONFIG], "args": [RELOAD]}), Vec::new()),
+        ];
+        for (container, expected) in cases {
+            assert_eq!(missing_encryption_flags(&container), expected, "{container}");
+            assert_eq!(lint_encryption_flags(&container, "x"), None, "{container}");
+        }
+    }
+
+    #[test]
+    fn other_values_are_kept_and_linted() {
+        let other = "--encryption-provider-config=/etc/own.yaml";
+        let reload = "--encryption-provider-config-automatic-reload";
+        let cases = [
+            (json!({"args": [other, RELOAD]}), "is `/etc/own.yaml` and not"),
+            (json!({"args": [CONFIG, other, RELOAD]}), "is `/etc/own.yaml` and not"),
+            (json!({"command": ["kube-apiserver", CONFIG, reload]}), "is `true` and not `false`"),
+            (json!({"args": [CONFIG, format!("{reload}=true")]}), "is `true` and not `false`"),
+        ];
+        for (container, expected) in cases {
+            assert_eq!(missing_encryption_flags(&container), Vec::<String>::new(), "{container}");
+            let lint = lint_encryption_flags(&container, "deployments.kube-apiserver").unwrap();
+            assert_eq!(lint.severity, ProblemSeverity::Lint);
+            assert!(lint.message.contains(expected), "{lint}");
+            assert!(lint.message.contains("no key is promoted"), "{lint}");
+        }
+    }
+
+    #[test]
+    fn a_shell_script_must_contain_the_flags() {
+        let script = |text: &str| json!({"command": ["/bin/bash", "-ec"], "args": [text]});
+        let plain = script("exec kube-apiserver --v=2");
+        assert_eq!(missing_encryption_flags(&plain), Vec::<String>::new());
+        let lint = lint_encryption_flags(&plain, "x").unwrap();
+        assert!(lint.message.starts_with("the container runs a shell script without"), "{lint}");
+        assert!(lint.hint.unwrap().contains(CONFIG));
+        for (text, is_linted) in [
+            (format!("exec kube-apiserver {CONFIG}"), false),
+            (format!("exec kube-apiserver {CONFIG} {RELOAD}"), false),
+            (
+                format!(
+                    "exec kube-apiserver {CONFIG} --encryption-provider-config-automatic-reload"
+                ),
+                true,
+            ),
+            ("exec kube-apiserver --encryption-provider-config=/own".to_owned(), true),
+        ] {
+            assert_eq!(lint_encryption_flags(&script(&text), "x").is_some(), is_linted, "{text}");
+        }
+        // A program with an argument `-c` is no shell.
+        let program = json!({"command": ["kube-apiserver", "-c", "x"]});
+        assert_eq!(missing_encryption_flags(&program).len(), 2);
+    }
+}

@@ -1,0 +1,100 @@
+//! Values of a HostedCluster that only some objects need and that cannot be used.
+
+use lanyard_vocabulary::Component;
+use serde_json::{Value, json};
+
+use crate::fixture::{
+    HOSTED_CLUSTERS, NAMESPACE, OperatorFixture, SECOND, SECRET_PROVIDER_CLASSES, cluster_name,
+    control_plane_namespace,
+};
+
+const PROBE_MODE: &str = "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
+
+fn change_cluster(fixture: &OperatorFixture, change: impl FnOnce(&mut Value)) {
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), change);
+}
+
+fn object(fixture: &OperatorFixture, collection: &str, name: &str) -> Option<Value> {
+    fixture.server.object(collection, &control_plane_namespace(0), name)
+}
+
+/// Reason and message of a condition of the HostedCluster.
+fn condition(fixture: &OperatorFixture, kind: &str) -> (String, String) {
+    let cluster = fixture.server.object(HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)).unwrap();
+    let conditions = cluster["status"]["conditions"].as_array().unwrap().clone();
+    let found = conditions.into_iter().find(|it| it["type"] == kind).unwrap();
+    let text = |field: &str| found[field].as_str().unwrap().to_owned();
+    (text("reason"), text("message"))
+}
+
+#[tokio::test]
+async fn invalid_annotation_changes_only_the_objects_that_need_it() {
+    let fixture = OperatorFixture::start_converged(1).await;
+    let frozen = [
+        ("configmaps", "azure-cloud-config"),
+        ("secrets", "azure-cloud-config"),
+        ("deployments", "azure-cloud-controller-manager"),
+    ];
+    let before = frozen.map(|(collection, name)| object(&fixture, collection, name).unwrap());
+    change_cluster(&fixture, |cluster| {
+        cluster["metadata"]["annotations"][PROBE_MODE] = json!("Shared");
+        let field = "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
+        let identities = cluster.pointer_mut(field).unwrap();
+        for component in [Component::Disk, Component::CloudProvider] {
+            identities[component.name()]["credentialsSecretName"] =
+                json!(format!("new-{component}"));
+        }
+    });
+    let names_secret = |class: &str, secret: &str| {
+        let class = object(&fixture, SECRET_PROVIDER_CLASSES, class).unwrap();
+        class["spec"]["parameters"]["objects"].as_str().unwrap().contains(secret)
+    };
+    let is_delivered = || {
+        names_secret("managed-azure-disk-csi", "objectName: new-disk")
+            && names_secret("managed-azure-cloud-provider", "objectName: new-cloudProvider")
+    };
+    fixture.advance_until("the classes are applied", 30 * SECOND, is_delivered).await;
+    fixture.advance(30 * SECOND).await;
+    let after = frozen.map(|(collection, name)| object(&fixture, collection, name).unwrap());
+    assert_eq!(after, before, "objects that cannot be rendered stay as they are");
+    let (reason, message) = condition(&fixture, "AdvisedConfiguration");
+    assert_eq!(reason, "ObjectsNotRendered");
+    assert!(
+        message.contains(&format!("invalid value for annotation {PROBE_MODE}: Shared")),
+        "{message}"
+    );
+    let (plan, is_good) = fixture.plan_all().await.remove(0);
+    assert!(!is_good && plan.contains("invalid: metadata.annotations"), "{plan}");
+    let deployment =
+        format!("Deployment {}/azure-cloud-controller-manager", control_plane_namespace(0));
+    assert!(plan.contains(&format!("leave {deployment} as it is")), "{plan}");
+
+    // The corrected annotation releases the objects.
+    change_cluster(&fixture, |cluster| {
+        cluster["metadata"]["annotations"][PROBE_MODE] = json!("servicenodeport");
+    });
+    let is_released = || {
+        object(&fixture, "deployments", "azure-cloud-controller-manager").as_ref()
+            != Some(&before[2])
+    };
+    fixture.advance_until("the deployment is applied", 30 * SECOND, is_released).await;
+    assert_eq!(condition(&fixture, "AdvisedConfiguration").0, "AsExpected");
+}
+
+#[tokio::test]
+async fn new_cluster_with_unusable_network_gets_all_other_objects() {
+    let fixture = OperatorFixture::start(lanyard_operator::OperatorRole::All, |server| {
+        let mut cluster = crate::fixture::hosted_cluster(0);
+        cluster["spec"]["platform"]["azure"]["securityGroupID"] = json!("default");
+        server.put_externally(HOSTED_CLUSTERS, cluster);
+    });
+    let has_classes =
+        || fixture.server.object_count(SECRET_PROVIDER_CLASSES, &control_plane_namespace(0)) == 9;
+    fixture.advance_until("all classes exist", 30 * SECOND, has_classes).await;
+    fixture.advance(30 * SECOND).await;
+    assert_eq!(object(&fixture, "secrets", "azure-cloud-config"), None);
+    assert_eq!(object(&fixture, "deployments", "azure-cloud-controller-manager"), None);
+    assert!(object(&fixture, "deployments", "azure-disk-csi-driver-controller").is_some());
+    assert!(object(&fixture, "azureclusters", &cluster_name(0)).is_some());
+    assert_eq!(condition(&fixture, "ValidAzureNetwork").0, "InsufficientClusterCapabilities");
+}

@@ -1,0 +1,172 @@
+//! One style for all commands: output formats, examples, exit codes, and help that fits the terminal.
+
+use clap::{Arg, Command};
+
+use super::command;
+use crate::exit::EXIT_CODES_HELP;
+use crate::output::OUTPUT_HEADING;
+
+/// The commands without output formats, and why.
+const WITHOUT_OUTPUT_FORMATS: [(&str, &str); 16] = [
+    ("render", "prints objects of Kubernetes, for kubectl"),
+    ("ccoctl azure create-key-pair", "has the flags of ccoctl"),
+    ("node", "runs until SIGTERM"),
+    ("node policy suggest", "prints a policy, which is YAML or JSON"),
+    ("operator", "runs until SIGTERM; a dry run prints differences, as kubectl diff"),
+    ("kms", "runs until SIGTERM"),
+    ("canary", "runs until SIGTERM"),
+    ("azure login", "prints one message"),
+    ("azure snapshot save", "writes a file"),
+    ("azure snapshot restore", "prints nothing"),
+    ("azure fault add", "prints one message for each rule"),
+    ("azure fault remove", "prints one message for each rule"),
+    ("azure drill start", "prints one message"),
+    ("azure drill stop", "prints one message"),
+    ("completions", "prints a script"),
+    ("man", "writes files"),
+];
+
+/// Formats that only one command has.
+const MORE_FORMATS: [(&str, &str); 1] = [("forecast", "ics")];
+
+#[test]
+fn every_command_has_the_same_output_flag_examples_and_exit_codes() {
+    for (name, command) in runnable_commands() {
+        let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        let examples = format!("Examples:\n  lanyard {name}");
+        let is_shown = help.contains("Examples:\n  ")
+            && (help.contains(&examples) || help.contains(&format!("lanyard {name}")));
+        assert!(is_shown, "{name} has no example:\n{help}");
+        assert!(help.ends_with(EXIT_CODES_HELP), "{name} has no exit codes:\n{help}");
+        let reason = WITHOUT_OUTPUT_FORMATS.iter().find(|(other, _)| *other == name);
+        let output = command.get_arguments().find(|it| it.get_long() == Some("output"));
+        match (output, reason) {
+            (Some(output), None) => check_output_flag(&name, output),
+            (None, Some(_)) => {}
+            (Some(_), Some(_)) => assert_eq!(name, "node policy suggest"),
+            (None, None) => panic!("{name} has no --output"),
+        }
+    }
+}
+
+fn check_output_flag(name: &str, output: &Arg) {
+    assert_eq!(output.get_short(), Some('o'), "{name}");
+    assert_eq!(output.get_help_heading(), Some(OUTPUT_HEADING), "{name}");
+    let help = output.get_help().map(ToString::to_string);
+    assert_eq!(help.as_deref(), Some("The format of the output"), "{name}");
+    assert_eq!(output.get_default_values(), ["table"], "{name}");
+    let formats: Vec<_> =
+        output.get_possible_values().iter().map(|it| it.get_name().to_owned()).collect();
+    let more = MORE_FORMATS.iter().filter(|(other, _)| *other == name).map(|(_, format)| *format);
+    let expected: Vec<_> = ["table", "json", "yaml"].into_iter().chain(more).collect();
+    assert_eq!(formats, expected, "{name}");
+}
+
+#[test]
+fn every_example_is_a_valid_command_line() {
+    let mut problems = Vec::new();
+    for (name, leaf) in runnable_commands() {
+        let help = leaf.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        let examples = example_command_lines(&help);
+        assert!(!examples.is_empty(), "{name}");
+        for example in examples {
+            if let Err(error) = command().try_get_matches_from(&example) {
+                problems.push(format!("{name}: {}\n{error}", example.join(" ")));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// The words of each `lanyard` command in the examples of a help.
+fn example_command_lines(help: &str) -> Vec<Vec<String>> {
+    let (_, examples) = help.split_once("Examples:\n").unwrap();
+    let examples = examples.split("\n\nExit codes:").next().unwrap().replace("\\\n", " ");
+    let lines =
+        examples.lines().filter(|line| line.starts_with("  lanyard") || line.contains("lanyard "));
+    let words = lines.map(|line| {
+        let line = &line[line.find("lanyard ").unwrap()..];
+        let ends = [" | ", " > ", " >> ", " 2> ", ")"];
+        let end = ends.iter().filter_map(|end| line.find(end)).min().unwrap_or(line.len());
+        split_words(&line[..end])
+    });
+    words.collect()
+}
+
+/// The words of a command line; a part in single quotes is one word.
+fn split_words(line: &str) -> Vec<String> {
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(index, part)| match index % 2 {
+        1 => vec![part],
+        _ => part.split_whitespace().collect(),
+    });
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn help_fits_the_terminal() {
+    for width in [60, 80, 100] {
+        for (name, help) in long_helps(width) {
+            for line in help.lines().filter(|line| line.chars().count() > width) {
+                assert!(is_unbreakable(line, width), "{name} at {width} columns:\n{line}");
+            }
+        }
+    }
+}
+
+/// Whether a line of a help cannot be shorter: the usage, or a word that begins behind the indent.
+fn is_unbreakable(line: &str, width: usize) -> bool {
+    let words: Vec<_> = line.split_whitespace().collect();
+    line.starts_with("Usage: ")
+        || line.starts_with("       lanyard ")
+        || words.len() == 1
+        // The name and the value of a flag, and the possible values of an argument.
+        || line.trim_start().starts_with('-')
+        || words.iter().any(|word| word.chars().count() > width / 2)
+}
+
+#[test]
+fn example_lines_fit_100_columns() {
+    let is_ours = |(name, _): &(String, Command)| !name.starts_with("ccoctl");
+    for (name, command) in runnable_commands().into_iter().filter(is_ours) {
+        let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        for line in help.lines() {
+            let length = line.chars().count();
+            let has_long_word = line.split_whitespace().any(|word| word.chars().count() > 50);
+            assert!(length <= 100 || has_long_word, "{name}: {length} columns:\n{line}");
+        }
+    }
+}
+
+/// The commands that can be run, by their names without `lanyard`.
+fn runnable_commands() -> Vec<(String, Command)> {
+    let mut found = Vec::new();
+    visit(&command(), "", &mut |name, command| {
+        if !command.is_subcommand_required_set() {
+            found.push((name.to_owned(), command.clone()));
+        }
+    });
+    assert!(found.len() > 40, "{}", found.len());
+    found
+}
+
+/// The long help of every command.
+fn long_helps(width: usize) -> Vec<(String, String)> {
+    let mut root = command().term_width(width);
+    root.build();
+    let mut found = Vec::new();
+    visit(&root, "", &mut |name, command| {
+        let help = command.clone().term_width(width).render_long_help().to_string();
+        found.push((name.to_owned(), help));
+    });
+    found
+}
+
+fn visit(command: &Command, name: &str, each: &mut impl FnMut(&str, &Command)) {
+    each(name, command);
+    let is_shown = |it: &&Command| it.get_name() != "help" && !it.is_hide_set();
+    for inner in command.get_subcommands().filter(is_shown) {
+        let separator = if name.is_empty() { "" } else { " " };
+        visit(inner, &format!("{name}{separator}{}", inner.get_name()), each);
+    }
+}

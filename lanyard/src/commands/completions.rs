@@ -1,0 +1,34 @@
+//! `lanyard completions`: prints the completion script of a shell.
+
+use clap_complete::Shell;
+
+use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::{cli, output};
+
+const EXAMPLE: &str = "\
+Examples:
+  source <(lanyard completions bash)
+  lanyard completions zsh > \"${fpath[1]}/_lanyard\"
+  lanyard completions fish > ~/.config/fish/completions/lanyard.fish
+  lanyard completions powershell >> $PROFILE";
+
+/// Print the script that completes command lines of lanyard in a shell
+///
+/// The script contains the commands and flags of this version.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct Args {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args) -> CommandResult {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut cli::command(), "lanyard", &mut script);
+    let script = String::from_utf8(script).map_err(|error| {
+        CommandError::unavailable("the script is not text").with_cause(&error.utf8_error())
+    })?;
+    output::print_stdout(&script)?;
+    Ok(CommandExit::Success)
+}
