@@ -1,10 +1,10 @@
-//! Values of a HostedCluster that only some objects need and that cannot be used.
+//! HostedClusters with values that the operator cannot use.
 
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    HOSTED_CLUSTERS, NAMESPACE, OperatorFixture, SECOND, SECRET_PROVIDER_CLASSES, cluster_name,
+    HOSTED_CLUSTERS, MINUTE, NAMESPACE, OperatorFixture, SECOND, SECRET_PROVIDER_CLASSES, cluster_name,
     control_plane_namespace,
 };
 
@@ -97,4 +97,24 @@ async fn new_cluster_with_unusable_network_gets_all_other_objects() {
     assert!(object(&fixture, "deployments", "azure-disk-csi-driver-controller").is_some());
     assert!(object(&fixture, "azureclusters", &cluster_name(0)).is_some());
     assert_eq!(condition(&fixture, "ValidAzureNetwork").0, "InsufficientClusterCapabilities");
+}
+
+/// HyperShift's schema rejects this change, but the CRD of an older release may accept it.
+#[tokio::test]
+async fn cluster_with_changed_platform_keeps_its_objects() {
+    let fixture = OperatorFixture::start_converged(1).await;
+    for platform in ["azure", "AWS"] {
+        change_cluster(&fixture, |cluster| cluster["spec"]["platform"]["type"] = json!(platform));
+        fixture.advance(MINUTE).await;
+        let (reason, message) = condition(&fixture, "ValidAzureIdentities");
+        assert_eq!(reason, "InvalidHostedCluster");
+        assert!(
+            message.contains("spec.platform.type") && message.contains(platform),
+            "{message}"
+        );
+    }
+    let written = fixture.server.describe_requests(|request| {
+        request.verb.is_write() && request.path.namespace == control_plane_namespace(0)
+    });
+    assert!(written.is_empty(), "no object of the cluster is changed: {written:#?}");
 }

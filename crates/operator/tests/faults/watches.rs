@@ -13,7 +13,7 @@ use crate::request_path::RequestVerb;
 
 const CLASS: &str = "managed-azure-disk-csi";
 /// The number of watched kinds.
-const WATCHED_KINDS: usize = 14;
+const WATCHED_KINDS: usize = 15;
 
 /// Asserts that the operator reverts an external change in time although the watches fail.
 async fn assert_external_change_reverted(fixture: &OperatorFixture, within: Duration) {

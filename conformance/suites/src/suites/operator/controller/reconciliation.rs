@@ -233,12 +233,13 @@ async fn paused_cluster(fixture: OperatorTrialFixture) -> Result<(), Failed> {
 
 async fn invalid_spec(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let running = RunningOperator::start(&fixture, |_| ()).await?;
-    // The schema accepts the value, but the operator's validation rejects it.
-    let vnet = "/spec/platform/azure/vnetID";
+    // The schema accepts two identities with one secret, but the operator's validation rejects them.
+    let control_plane = "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
     fixture
         .create_cluster(|it| {
-            if let Some(id) = it.pointer_mut(vnet) {
-                *id = json!("not-an-id");
+            if let Some(identities) = it.pointer_mut(control_plane) {
+                let secret = identities["disk"]["credentialsSecretName"].clone();
+                identities["file"]["credentialsSecretName"] = secret;
             }
         })
         .await?;
@@ -248,7 +249,7 @@ async fn invalid_spec(fixture: OperatorTrialFixture) -> Result<(), Failed> {
         Ok(conditions.iter().any(|it| {
             it["type"] == "ValidAzureIdentities"
                 && it["status"] == "False"
-                && it["message"].as_str().is_some_and(|text| text.contains("vnetID"))
+                && it["message"].as_str().is_some_and(|text| text.contains("shared credentialsSecretName"))
         }))
     })
     .await?;
