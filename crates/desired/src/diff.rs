@@ -27,7 +27,7 @@ pub use field_path::{FieldPath, FieldPathSegment, removal_patch};
 pub use plan::format_plan;
 
 use compare::{differences, unowned_fields};
-use mirrored::{stale_mirrored_fields, with_live_restart_date};
+use mirrored::{stale_mirrored_fields, with_live_fields};
 
 /// The change of one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,7 +159,7 @@ fn plan_change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Ob
         return keep();
     }
     let followed = with_live_vault_reader(desired, &observed.value)
-        .or_else(|| with_live_restart_date(desired, &observed.value));
+        .or_else(|| with_live_fields(desired, &observed.value));
     let object = followed.as_ref().unwrap_or(desired);
     let why = differences(&observed.value, &object.value);
     let is_by_right = is_owned_by_cluster(object, observed);

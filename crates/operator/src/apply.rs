@@ -214,11 +214,11 @@ impl ObjectApplier<'_> {
             let written =
                 write_fenced(api, token, self.metrics, kind_and_verb, action, &make).await;
             attempts += 1;
-            let is_forbidden = matches!(
-                written,
-                Err(FencedWriteError::Api(ApiError::Refused { status: 403, .. }))
-            );
-            if !is_forbidden || !self.awaits_access() {
+            let lacks_permission = match &written {
+                Err(FencedWriteError::Api(error)) => lacks_permission(error),
+                _ => false,
+            };
+            if !lacks_permission || !self.awaits_access() {
                 return written;
             }
             let pause = backoff(attempts, MIN_ACCESS_DELAY, MAX_ACCESS_DELAY, 0.0);
@@ -235,6 +235,11 @@ impl ObjectApplier<'_> {
     fn api_for(self, key: &ObjectKey) -> Api<DynamicObject> {
         WatchedResource::owned(key.kind).api(self.api.client(), key.namespace.as_deref())
     }
+}
+
+/// Whether the authorizer forbade a request. Quotas and admission have the same status with other messages.
+fn lacks_permission(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused { status: 403, message, .. } if message.contains(" cannot "))
 }
 
 /// Sends a write within the remaining time of the lease. It makes a single attempt; the next

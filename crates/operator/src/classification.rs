@@ -11,7 +11,7 @@ use lanyard_desired::{
 };
 use serde_json::Value;
 
-use crate::cluster_ids::{MissingIds, RandomSource};
+use crate::cluster_ids::{MissingIds, PlaceholderSource};
 use crate::cluster_key::ClusterKey;
 use crate::encryption_key::keeps_key_record;
 use crate::finalizer;
@@ -42,7 +42,7 @@ pub(crate) struct ValidCluster {
     pub(crate) cluster: ValidatedHostedCluster,
     /// Findings that do not block the reconciliation: the errors because of which single objects cannot be
     /// rendered, and the lints.
-    pub(crate) lints: ValidationProblems,
+    pub(crate) problems: ValidationProblems,
     /// The state of the data encryption, if this operator keeps the key record.
     pub(crate) data_encryption: Option<DataEncryption>,
     pub(crate) pause: ClusterPause,
@@ -118,34 +118,21 @@ pub(crate) fn classify_cluster(
     if observed.namespace_owner == NamespaceOwner::Foreign {
         return namespace_not_marked(observed);
     }
-    let lints = object_errors
+    let problems = object_errors
         .into_iter()
         .chain(lints)
         .chain(lint_key_rotation(&wire))
         .chain(lint_private_router(observed, &cluster, &wire))
         .chain(lint_api_server(settings, &cluster))
         .chain(lint_finalizer(observed, settings.role));
-    let lints = lints.collect();
+    let problems = problems.collect();
     if let Some(missing) = missing_ids {
         return ClusterClassification::LacksIds(missing);
     }
     let data_encryption =
         keeps_key_record(settings, &cluster).then(|| data_encryption(&cluster, &wire)).flatten();
-    let valid = ValidCluster { wire, cluster, lints, data_encryption, pause };
+    let valid = ValidCluster { wire, cluster, problems, data_encryption, pause };
     ClusterClassification::Valid(Box::new(valid))
-}
-
-/// The source of the ids with which a HostedCluster is validated before its ids are generated.
-struct PlaceholderSource;
-
-impl RandomSource for PlaceholderSource {
-    fn below(&mut self, _count: usize) -> usize {
-        0
-    }
-
-    fn bits(&mut self) -> u128 {
-        0
-    }
 }
 
 /// Skips a cluster of another kind, unless the operator created objects for it. Then its platform was
@@ -314,7 +301,7 @@ mod tests {
             let ClusterClassification::Valid(valid) = classification else {
                 panic!("{classification:?}")
             };
-            let has_lint = valid.lints.iter().any(|it| it.field == "metadata.finalizers");
+            let has_lint = valid.problems.iter().any(|it| it.field == "metadata.finalizers");
             assert_eq!(has_lint, is_reported, "{role:?}");
         }
     }

@@ -108,22 +108,22 @@ pub(crate) async fn write_missing_ids(
         .map(drop)
 }
 
+/// A source of the same ids each time, with which a HostedCluster is validated before its ids are generated.
+pub(crate) struct PlaceholderSource;
+
+impl RandomSource for PlaceholderSource {
+    fn below(&mut self, _count: usize) -> usize {
+        0
+    }
+
+    fn bits(&mut self) -> u128 {
+        0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A source that always returns the same numbers.
-    struct Constant;
-
-    impl RandomSource for Constant {
-        fn below(&mut self, _count: usize) -> usize {
-            0
-        }
-
-        fn bits(&mut self) -> u128 {
-            0
-        }
-    }
 
     #[test]
     fn only_missing_ids_are_generated() {
@@ -139,7 +139,7 @@ mod tests {
         ];
         for (spec, expected_infra_id, expected_cluster_id) in cases {
             let mut wire = wire(spec.clone());
-            MissingIds::of(&wire).unwrap().fill(&mut wire, "harbour", &mut Constant);
+            MissingIds::of(&wire).unwrap().fill(&mut wire, "harbour", &mut PlaceholderSource);
             assert_eq!(MissingIds::of(&wire), None, "{spec}");
             let filled = wire.spec.unwrap();
             assert_eq!(filled.infra_id.as_deref(), Some(expected_infra_id), "{spec}");

@@ -28,8 +28,7 @@ use crate::watched_kinds::WatchedKind;
 ///
 /// Workloads go before the objects that they mount, then the control plane, then its namespace. In a namespace
 /// that stays, the operator's own RoleBinding goes last. Each reconciliation does the possible step; watches
-/// trigger the next one. Broken identities are still
-/// reported, because other operators clean up with them.
+/// trigger the next one. Broken identities are still reported, because other operators clean up with them.
 pub(crate) async fn reconcile_deletion(
     context: &ReconcileContext,
     observed: &ObservedCluster,
@@ -71,7 +70,7 @@ async fn delete_owned_objects(
     observed: &ObservedCluster,
     applier: ObjectApplier<'_>,
 ) -> Result<Requeue, ReconcileError> {
-    let errors = unlisted_kind_errors(observed);
+    let errors = unlisted_kind_errors(context, observed);
     if !errors.is_empty() {
         return Err(ReconcileError::Calls(errors));
     }
@@ -156,11 +155,15 @@ async fn fetch_deletion_dependents(
 }
 
 /// Errors for kinds that must be listed before the finalizer may go, because their objects are deleted
-/// last. All other objects go with the namespace.
-fn unlisted_kind_errors(observed: &ObservedCluster) -> Vec<ApiError> {
-    let last = [OwnedKind::HostedControlPlane, OwnedKind::Namespace].map(WatchedKind::Owned);
-    let unlisted =
-        observed.unavailable_kinds.iter().filter(|it| it.is_skipped && last.contains(&it.kind));
+/// last. All other objects go with the control plane, which owns them.
+fn unlisted_kind_errors(context: &ReconcileContext, observed: &ObservedCluster) -> Vec<ApiError> {
+    let binds_itself = context.settings.service_account.is_some();
+    let is_last = |kind: WatchedKind| match kind {
+        WatchedKind::Owned(OwnedKind::HostedControlPlane | OwnedKind::Namespace) => true,
+        WatchedKind::Owned(OwnedKind::RoleBinding) => binds_itself,
+        _ => false,
+    };
+    let unlisted = observed.unavailable_kinds.iter().filter(|it| it.is_skipped && is_last(it.kind));
     let errors = unlisted.map(|it| it.error.clone());
     errors.filter(|error| !matches!(error, ApiError::NotServed { .. })).collect()
 }

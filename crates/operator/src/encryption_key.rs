@@ -74,13 +74,9 @@ pub(crate) fn keeps_key_record(
         && settings.templates.deployment(api_server_deployment()).is_some()
 }
 
-fn owns_key_record(context: &ReconcileContext, valid: &ValidCluster) -> bool {
-    keeps_key_record(&context.settings, &valid.cluster)
-}
-
 /// Whether this operator keeps the key record and the record does not exist yet.
 pub(crate) fn lacks_key_record(context: &ReconcileContext, valid: &ValidCluster) -> bool {
-    owns_key_record(context, valid) && !has_key_record(&valid.wire)
+    keeps_key_record(&context.settings, &valid.cluster) && !has_key_record(&valid.wire)
 }
 
 /// What to record next about the cluster's encryption keys (`status.secretEncryption`). Never a
@@ -90,7 +86,7 @@ pub(crate) async fn next_key_step(
     observed: &ObservedCluster,
     valid: &ValidCluster,
 ) -> Result<KeyRotationStep, ReconcileError> {
-    if !owns_key_record(context, valid) {
+    if !keeps_key_record(&context.settings, &valid.cluster) {
         return Ok(KeyRotationStep::Unchanged);
     }
     // Without a record, the existing configuration shows which keys are active, regardless of its writer.
@@ -144,7 +140,7 @@ pub(crate) fn prerequisite_secret(change: &ObjectChange) -> Option<ObjectKey> {
 /// Whether a new key waits until every API server has read it. An API server that does not read the
 /// configuration never has.
 pub(crate) fn awaits_promotion(context: &ReconcileContext, valid: &ValidCluster) -> bool {
-    owns_key_record(context, valid)
+    keeps_key_record(&context.settings, &valid.cluster)
         && context.settings.templates.lint_encryption_flags().is_none()
         && awaits_api_server_rollout(&valid.cluster, &valid.wire)
 }

@@ -23,7 +23,6 @@ use crate::fetch::{FetchedObjects, fetch_objects};
 use crate::namespace_access::desired_access_binding;
 use crate::observe::ObservedCluster;
 use crate::references::{ReadReferences, read_references, recent_references, record_read};
-use crate::settings::OperatorRole;
 use crate::store::{DesiredDigests, ObjectsToCompare, desired_digests};
 use crate::unowned_objects::fetch_unowned;
 
@@ -65,7 +64,7 @@ pub(crate) async fn compare_objects(
     applier: ObjectApplier<'_>,
     namespace: NamespaceAge,
 ) -> ObjectComparison {
-    let recent = recent_references(context, observed);
+    let recent = recent_references(context, observed, valid);
     let is_recent = recent.is_some();
     let references = match recent {
         Some(references) => references,
@@ -76,7 +75,7 @@ pub(crate) async fn compare_objects(
     let mut digests = desired_digests(&desired);
     digests.extend(references.in_sync_digests.clone());
     if !is_recent {
-        record_read(context, observed, &references, &digests);
+        record_read(context, observed, valid, &references, &digests);
     }
     let mut known = context.stores.objects_to_compare(&observed.namespace, &digests);
     let found =
@@ -99,8 +98,11 @@ pub(crate) async fn compare_objects(
         known.observed.extend(unowned.objects);
         changes = diff_objects(&known.observed, &to_compare, pruning);
     }
+    // A copy without a read value is desired, but not among the desired objects: do not prune it.
     changes.retain(|change| {
-        !unowned.unread.contains(change.key()) && !references.kept_copies.contains(change.key())
+        !unowned.unread.contains(change.key())
+            && !references.kept_copies.contains(change.key())
+            && !references.in_sync_digests.contains_key(change.key())
     });
     let errors = found.errors.into_iter().chain(unowned.errors).chain(references.errors).collect();
     // Objects in sync were excluded from the comparison, but they are desired: do not prune them.
@@ -134,9 +136,7 @@ fn desired_for_cluster(
 ) -> Vec<DesiredObject> {
     let inputs = render_inputs(context, observed, valid);
     let mut desired = desired_objects(&valid.cluster, &inputs);
-    let settings = &context.settings;
-    let account = settings.service_account.as_ref();
-    if let Some(account) = account.filter(|_| settings.role == OperatorRole::All) {
+    if let Some(account) = &context.settings.service_account {
         let binding = desired_access_binding(&observed.key, &observed.namespace, account);
         let position = desired.partition_point(|object| object.step <= binding.step);
         desired.insert(position, binding);

@@ -17,6 +17,7 @@ use crate::apply::ObjectApplier;
 use crate::classification::{ClusterClassification, ClusterPause, classify_cluster};
 use crate::cluster_key::ClusterKey;
 use crate::encryption_key;
+use crate::error::ReconcileError;
 use crate::fetch::fetch_objects;
 use crate::lease::LeaseTerms;
 use crate::namespace_owner::{self, NamespaceOwner};
@@ -80,7 +81,8 @@ impl Operator {
             }
             ClusterClassification::LacksIds(missing) => {
                 let fields = missing.fields().join(" and ");
-                return plan_with(format!("generate first: {fields}\n"), true);
+                let plan = plan_with(format!("generate first: {fields}\n"), true);
+                return plan.map(|plan| ClusterPlan { has_changes: true, ..plan });
             }
             ClusterClassification::Valid(valid) => valid,
         };
@@ -107,26 +109,19 @@ impl Operator {
         if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
             return plan_with(comparison_failure(error), false);
         }
-        let (key_step, is_applicable) =
-            match encryption_key::next_key_step(context, &observed, &valid).await {
-                Ok(KeyRotationStep::Unchanged) => (String::new(), true),
-                Ok(KeyRotationStep::Record { message, .. }) => {
-                    (format!("record first, in `status.secretEncryption`: {message}\n"), true)
-                }
-                Ok(KeyRotationStep::WouldLoseKey(problem)) => {
-                    return plan_with(format!("invalid: {problem}\n"), false);
-                }
-                Err(error) => {
-                    (format!("could not compare the objects: {error}; {}\n", error.hint()), false)
-                }
-            };
+        let step = encryption_key::next_key_step(context, &observed, &valid).await;
+        if let Ok(KeyRotationStep::WouldLoseKey(problem)) = &step {
+            return plan_with(format!("invalid: {problem}\n"), false);
+        }
+        let is_applicable = step.is_ok();
+        let key_step = describe_key_step(step);
         let namespace = match observed.namespace_owner {
             NamespaceOwner::Absent => NamespaceAge::New,
             _ => NamespaceAge::Existing,
         };
         let comparison = compare_objects(context, &observed, &valid, applier, namespace).await;
         let unread: String = comparison.errors.iter().map(comparison_failure).collect();
-        let unrendered = unrendered_lines(&valid.lints, &comparison.unrendered);
+        let unrendered = unrendered_lines(&valid.problems, &comparison.unrendered);
         let is_applicable = is_applicable && unread.is_empty() && unrendered.is_empty();
         let missing = comparison.lints.iter().map(|lint| format!("missing: {lint}\n"));
         let missing: String = missing.collect();
@@ -135,6 +130,17 @@ impl Operator {
         let plan = format_with_live_values(applier, &comparison.changes).await;
         let text = format!("{paused}{skipped}{unread}{unrendered}{missing}{key_step}{plan}");
         plan_with(text, is_applicable).map(|plan| ClusterPlan { has_changes, ..plan })
+    }
+}
+
+/// What would be recorded about the encryption keys, or why that is unknown.
+fn describe_key_step(step: Result<KeyRotationStep, ReconcileError>) -> String {
+    match step {
+        Ok(KeyRotationStep::Record { message, .. }) => {
+            format!("record first, in `status.secretEncryption`: {message}\n")
+        }
+        Ok(_) => String::new(),
+        Err(error) => format!("could not compare the objects: {error}; {}\n", error.hint()),
     }
 }
 

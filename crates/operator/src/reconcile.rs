@@ -78,14 +78,14 @@ async fn reconcile_valid_cluster(
     }
     let unapplied_changes = list_unapplied_changes(context, &observed, outcome.as_ref().ok());
     let lints = outcome.iter().flat_map(|outcome| &outcome.lints);
-    let lints: ValidationProblems = valid.lints.iter().chain(lints).cloned().collect();
+    let problems: ValidationProblems = valid.problems.iter().chain(lints).cloned().collect();
     let inputs = match &outcome {
         Ok(ApplyOutcome { blocking_problems: Some(problems), .. }) => {
             StatusInputs::of_invalid(problems)
         }
         _ => StatusInputs {
             unapplied_changes: &unapplied_changes,
-            lints: &lints,
+            problems: &problems,
             ..StatusInputs::of(valid)
         },
     };

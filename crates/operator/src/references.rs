@@ -1,8 +1,7 @@
 //! Reads the objects that a HostedCluster refers to and that its control plane needs as copies.
 //!
 //! They are read by name: the operator watches no Secret that it did not create. A reconciliation reads them
-//! after a change of the HostedCluster or of a copy, and otherwise if the last read is older than
-//! [`MAX_READ_AGE`]. Between the reads, the operator keeps a digest of the copies and no value.
+//! after a change of a reference or of a copy, and otherwise if the last read is older than [`MAX_READ_AGE`]. Between the reads, the operator keeps a digest of the copies and no value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,7 +19,6 @@ use crate::classification::ValidCluster;
 use crate::cluster_key::ClusterKey;
 use crate::context::ReconcileContext;
 use crate::observe::ObservedCluster;
-use crate::settings::OperatorRole;
 use crate::store::DesiredDigests;
 use crate::watched_resource::{WatchedResource, name_selector};
 
@@ -36,8 +34,8 @@ pub(crate) struct ReferenceReads(HashMap<ClusterKey, ReferenceRead>);
 struct ReferenceRead {
     /// The time of the read, on the monotonic clock.
     at: Duration,
-    /// The version of the HostedCluster with these references.
-    cluster_version: String,
+    /// The names of the referenced objects.
+    sources: Vec<(ReferencedObject, String)>,
     /// The digests of the copies with the read values.
     digests: DesiredDigests,
 }
@@ -69,11 +67,12 @@ pub(crate) struct ReadReferences {
 pub(crate) fn recent_references(
     context: &ReconcileContext,
     observed: &ObservedCluster,
+    valid: &ValidCluster,
 ) -> Option<ReadReferences> {
     let reads = context.reference_reads.lock();
     let read = reads.0.get(&observed.key)?;
     let age = context.api.clock().monotonic().saturating_sub(read.at);
-    if age >= MAX_READ_AGE || read.cluster_version != observed.cluster.content_version {
+    if age >= MAX_READ_AGE || read.sources != source_names(valid) {
         return None;
     }
     let is_in_sync = context.stores.are_in_sync(&observed.namespace, &read.digests);
@@ -87,6 +86,7 @@ pub(crate) fn recent_references(
 pub(crate) fn record_read(
     context: &ReconcileContext,
     observed: &ObservedCluster,
+    valid: &ValidCluster,
     read: &ReadReferences,
     digests: &DesiredDigests,
 ) {
@@ -100,7 +100,7 @@ pub(crate) fn record_read(
         .collect();
     let read = ReferenceRead {
         at: context.api.clock().monotonic(),
-        cluster_version: observed.cluster.content_version.clone(),
+        sources: source_names(valid),
         digests,
     };
     context.reference_reads.lock().0.insert(observed.key.clone(), read);
@@ -114,17 +114,13 @@ pub(crate) async fn read_references(
     valid: &ValidCluster,
 ) -> ReadReferences {
     let mut read = ReadReferences::default();
-    if context.settings.role == OperatorRole::IdentityOnly
-        || observed.owner == ControlPlaneOwner::Absent
-    {
+    if observed.owner == ControlPlaneOwner::Absent {
         return read;
     }
-    let sources = ReferencedObject::ALL
-        .into_iter()
-        .filter_map(|object| Some((object, object.source_name(&valid.wire)?)))
-        .filter(|(object, _)| !observed.skips_kind(object.kind()));
+    let sources = source_names(valid);
+    let sources = sources.iter().filter(|(object, _)| !observed.skips_kind(object.kind()));
     let reads = sources.map(|(object, name)| async move {
-        (object, name, read_source(context, observed.key.namespace(), object, name).await)
+        (*object, name, read_source(context, observed.key.namespace(), *object, name).await)
     });
     for (object, name, source) in join_all(reads).await {
         let value = match source {
@@ -149,6 +145,13 @@ pub(crate) async fn read_references(
         }
     }
     read
+}
+
+/// The names of the objects that the HostedCluster refers to.
+fn source_names(valid: &ValidCluster) -> Vec<(ReferencedObject, String)> {
+    let name =
+        |object: ReferencedObject| Some((object, object.source_name(&valid.wire)?.to_owned()));
+    ReferencedObject::ALL.into_iter().filter_map(name).collect()
 }
 
 /// Reads one object with a list request, which needs no further permission.

@@ -61,7 +61,7 @@ pub(crate) const HOSTED_CLUSTER_CONDITIONS: [&str; 8] = [
 pub(crate) struct StatusInputs<'a> {
     pub(crate) state: ClusterValidation<'a>,
     /// Findings in a valid cluster that do not block it.
-    pub(crate) lints: &'a ValidationProblems,
+    pub(crate) problems: &'a ValidationProblems,
     /// Objects that differ and stay unchanged.
     pub(crate) unapplied_changes: &'a [ChangedObject],
     /// The state of the data encryption, if this operator keeps the key record.
@@ -73,7 +73,7 @@ impl<'a> StatusInputs<'a> {
     pub(crate) const fn of(valid: &'a ValidCluster) -> Self {
         Self {
             state: ClusterValidation::Valid(&valid.cluster),
-            lints: &valid.lints,
+            problems: &valid.problems,
             unapplied_changes: &[],
             data_encryption: valid.data_encryption.as_ref(),
         }
@@ -83,7 +83,7 @@ impl<'a> StatusInputs<'a> {
     pub(crate) const fn of_invalid(problems: &'a ValidationProblems) -> Self {
         Self {
             state: ClusterValidation::Invalid(problems),
-            lints: problems,
+            problems,
             unapplied_changes: &[],
             data_encryption: None,
         }
@@ -142,9 +142,30 @@ pub(crate) fn evaluate_status(
     }
 }
 
-/// Reports the status of the identities if it changed. Returns when a report that is held back by a
-/// conflict may be written.
+/// Reports the status of the identities and the conditions of the HostedCluster if they changed. Returns when a
+/// report that is held back by a conflict may be written.
 pub(crate) async fn report_status(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    evaluated: &EvaluatedStatus,
+    fencing_token: &FencingToken,
+) -> Result<Option<Duration>, FencedWriteError> {
+    // The status of the identities shows which conditions the HostedCluster has. So a removed condition goes
+    // from the HostedCluster first: a failure repeats both writes.
+    if removes_condition(observed, &evaluated.status) {
+        let due = report_conditions(context, observed, evaluated, fencing_token).await?;
+        if due.is_some() {
+            return Ok(due);
+        }
+        return report_identities(context, observed, evaluated, fencing_token).await;
+    }
+    let of_identities = report_identities(context, observed, evaluated, fencing_token).await?;
+    let of_conditions = report_conditions(context, observed, evaluated, fencing_token).await?;
+    Ok(of_identities.into_iter().chain(of_conditions).min())
+}
+
+/// Writes the status of the identities.
+async fn report_identities(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     evaluated: &EvaluatedStatus,
@@ -155,25 +176,36 @@ pub(crate) async fn report_status(
     let reported = previous.and_then(|reported| reported.status.as_ref());
     // The garbage collector deletes the object with its HostedCluster; do not create it again.
     let is_going = previous.is_none() && observed.cluster.is_deleting;
-    let mut backoff_until = None;
-    if reported != Some(now) && !is_going {
-        let desired_digest = digest_without_timestamps(now);
-        backoff_until = context.backoff_until(key, WriteTarget::Identities, desired_digest);
-        if backoff_until.is_none() {
-            let mut transitions = status::status_transitions(reported, now);
-            transitions.extend(validity_transition(reported, now));
-            events::emit_events(context, observed, &transitions, fencing_token).await?;
-            if previous.is_none() {
-                apply_identities(context, observed, fencing_token).await?;
-            }
-            apply_status(context, observed, now, fencing_token).await?;
-            let describe_object = || WriteTarget::Identities.describe_conflict(key);
-            context.record_write(key, WriteTarget::Identities, desired_digest, describe_object);
+    if reported == Some(now) || is_going {
+        return Ok(None);
+    }
+    let desired_digest = digest_without_timestamps(now);
+    let due = context.backoff_until(key, WriteTarget::Identities, desired_digest);
+    if due.is_none() {
+        let mut transitions = status::status_transitions(reported, now);
+        transitions.extend(validity_transition(reported, now));
+        events::emit_events(context, observed, &transitions, fencing_token).await?;
+        if previous.is_none() {
+            apply_identities(context, observed, fencing_token).await?;
         }
+        apply_status(context, observed, now, fencing_token).await?;
+        let describe_object = || WriteTarget::Identities.describe_conflict(key);
+        context.record_write(key, WriteTarget::Identities, desired_digest, describe_object);
     }
+    Ok(due)
+}
+
+/// Writes the conditions of the HostedCluster. In role `identity-only` another operator does.
+async fn report_conditions(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    evaluated: &EvaluatedStatus,
+    fencing_token: &FencingToken,
+) -> Result<Option<Duration>, FencedWriteError> {
     if context.settings.role == OperatorRole::IdentityOnly {
-        return Ok(backoff_until);
+        return Ok(None);
     }
+    let (key, now) = (&observed.key, &evaluated.status);
     let before = observed.cluster.conditions.iter().find(|it| it.type_ == CLEANED_UP);
     let deletion_condition = match &evaluated.deletion_status {
         Some(deletion) => deletion_status::deletion_condition(observed, deletion, before),
@@ -183,11 +215,11 @@ pub(crate) async fn report_status(
     let change = change.and_then(|(condition, deletion)| {
         deletion_status::deletion_transition(deletion, condition, before)
     });
-    let is_over = (before.is_some() && deletion_condition.is_none())
-        || reported.is_some_and(|reported| lacks_condition(now, reported));
+    let is_over =
+        (before.is_some() && deletion_condition.is_none()) || removes_condition(observed, now);
     let conditions: Vec<_> = now.conditions.iter().cloned().chain(deletion_condition).collect();
     if !is_over && !conditions_differ(&observed.cluster.conditions, &conditions) {
-        return Ok(backoff_until);
+        return Ok(None);
     }
     let desired_digest = digest_without_timestamps(&conditions);
     let due = context.backoff_until(key, WriteTarget::Conditions, desired_digest);
@@ -198,7 +230,7 @@ pub(crate) async fn report_status(
             WriteTarget::Conditions.describe_conflict(key)
         });
     }
-    Ok(backoff_until.into_iter().chain(due).min())
+    Ok(due)
 }
 
 fn status_observation<'a>(
@@ -223,7 +255,7 @@ fn status_observation<'a>(
             private_router: observed.private_router,
         },
         renewal_policy: &context.settings.policy,
-        lints: inputs.lints,
+        problems: inputs.problems,
         data_encryption: inputs.data_encryption,
         is_deleting: observed.cluster.is_deleting,
         drift_findings: drift,
@@ -328,13 +360,11 @@ fn shared_credential_problems(
     ours.collect()
 }
 
-/// Whether a status lacks a condition of an earlier one.
-fn lacks_condition(
-    now: &HostedClusterIdentitiesStatus,
-    before: &HostedClusterIdentitiesStatus,
-) -> bool {
+/// Whether the status lacks a condition of the last reported one.
+fn removes_condition(observed: &ObservedCluster, now: &HostedClusterIdentitiesStatus) -> bool {
+    let reported = observed.last_report.as_ref().and_then(|reported| reported.status.as_ref());
     let is_there = |kind: &str| now.conditions.iter().any(|it| it.type_ == kind);
-    !before.conditions.iter().all(|it| is_there(&it.type_))
+    reported.is_some_and(|it| !it.conditions.iter().all(|it| is_there(&it.type_)))
 }
 
 fn conditions_differ(current: &[Condition], desired: &[Condition]) -> bool {

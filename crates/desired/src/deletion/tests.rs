@@ -52,7 +52,7 @@ fn deletion_status_with_pods(
         volumes: &[],
         canary_calls: CanaryCalls { templates: &templates, private_router: None },
         renewal_policy: &policy,
-        lints: &lints,
+        problems: &lints,
         data_encryption: None,
         is_deleting: true,
         drift_findings: &[],

@@ -9,6 +9,7 @@ use crate::objects::{
 };
 
 const ANNOTATIONS: &str = "/metadata/annotations";
+const BASE_DOMAIN: &str = "/spec/dns/baseDomain";
 
 /// Whether an annotation or a label with this name is mirrored.
 type IsMirrored = fn(&str) -> bool;
@@ -34,39 +35,46 @@ pub(super) fn stale_mirrored_fields(desired: &DesiredObject, live: &Value) -> Ve
     stale.collect()
 }
 
-/// Returns the desired HostedControlPlane with the restart date of the live one, unless the
-/// HostedCluster has a date that was not copied yet.
-///
-/// The date is copied once, so that other managers can set it on the HostedControlPlane, and it
-/// stays when the HostedCluster no longer has it: a change restarts the control plane. The
-/// desired-state hash remains that of the HostedCluster's date.
-pub(super) fn with_live_restart_date(
-    desired: &DesiredObject,
-    live: &Value,
-) -> Option<DesiredObject> {
+/// Returns the desired HostedControlPlane with the values of the live one that it keeps: the restart
+/// date and the base domain. The desired-state hash remains that of the HostedCluster's values.
+pub(super) fn with_live_fields(desired: &DesiredObject, live: &Value) -> Option<DesiredObject> {
     if desired.key.kind != OwnedKind::HostedControlPlane {
         return None;
     }
+    let mut followed = desired.clone();
+    keep_restart_date(&mut followed.value, live);
+    keep_base_domain(&mut followed.value, live);
+    (followed.value != desired.value).then_some(followed)
+}
+
+/// Keeps the restart date of the live object, unless the HostedCluster has a date that was not copied
+/// yet.
+///
+/// The date is copied once, so that other managers can set it on the HostedControlPlane, and it
+/// stays when the HostedCluster no longer has it: a change restarts the control plane.
+fn keep_restart_date(desired: &mut Value, live: &Value) {
     let empty = Map::new();
     let live = live.pointer(ANNOTATIONS).and_then(Value::as_object).unwrap_or(&empty);
-    let own = desired.value.pointer(ANNOTATIONS)?.as_object()?;
+    let Some(own) = desired.pointer_mut(ANNOTATIONS).and_then(Value::as_object_mut) else { return };
     let wanted = own.get(COPIED_RESTART_DATE_ANNOTATION);
     if wanted.is_some() && wanted != live.get(COPIED_RESTART_DATE_ANNOTATION) {
-        return None;
+        return;
     }
-    let keys = [RESTART_DATE_ANNOTATION, COPIED_RESTART_DATE_ANNOTATION];
-    if keys.iter().all(|key| own.get(*key) == live.get(*key)) {
-        return None;
-    }
-    let mut followed = desired.clone();
-    let annotations = followed.value.pointer_mut(ANNOTATIONS)?.as_object_mut()?;
-    for key in keys {
+    for key in [RESTART_DATE_ANNOTATION, COPIED_RESTART_DATE_ANNOTATION] {
         match live.get(key) {
-            Some(value) => annotations.insert(key.to_owned(), value.clone()),
-            None => annotations.remove(key),
+            Some(value) => own.insert(key.to_owned(), value.clone()),
+            None => own.remove(key),
         };
     }
-    Some(followed)
+}
+
+/// Keeps the base domain of the live object if the HostedCluster no longer has one: the schema of the
+/// HostedControlPlane rejects a change.
+fn keep_base_domain(desired: &mut Value, live: &Value) {
+    let Some(domain) = desired.pointer_mut(BASE_DOMAIN).filter(|it| **it == "") else { return };
+    if let Some(live) = live.pointer(BASE_DOMAIN).filter(|it| it.is_string()) {
+        *domain = live.clone();
+    }
 }
 
 #[cfg(test)]
@@ -86,7 +94,11 @@ mod tests {
         if let Some(date) = restart_date {
             example["metadata"]["annotations"][RESTART_DATE_ANNOTATION] = json!(date);
         }
-        let objects = desired_objects_of(&parse_hosted_cluster_json(example));
+        control_plane_of(example)
+    }
+
+    fn control_plane_of(cluster: Value) -> DesiredObject {
+        let objects = desired_objects_of(&parse_hosted_cluster_json(cluster));
         let is_wanted = |it: &DesiredObject| it.key.kind == OwnedKind::HostedControlPlane;
         objects.into_iter().find(is_wanted).unwrap()
     }
@@ -126,6 +138,19 @@ mod tests {
                 "metadata.labels[api.openshift.com/limited-support]",
             ]
         );
+    }
+
+    #[test]
+    fn base_domain_stays_when_the_cluster_no_longer_has_one() {
+        let before = control_plane(None);
+        assert_ne!(before.value["spec"]["dns"]["baseDomain"], "");
+        let mut example = example_json();
+        example["spec"].as_object_mut().unwrap().remove("dns");
+        let desired = control_plane_of(example);
+        assert_eq!(desired.value["spec"]["dns"], json!({"baseDomain": ""}));
+        let followed = with_live_fields(&desired, &before.value).unwrap();
+        let domain = |object: &DesiredObject| object.value["spec"]["dns"]["baseDomain"].clone();
+        assert_eq!(domain(&followed), domain(&before));
     }
 
     #[test]

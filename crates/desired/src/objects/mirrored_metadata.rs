@@ -62,13 +62,12 @@ const ANNOTATIONS: [&str; 48] = [
 const ANNOTATION_PREFIXES: [&str; 2] =
     ["idpoverrides.hypershift.openshift.io/", "resource-request-override.hypershift.openshift.io"];
 
-const LABEL_PREFIX: &str = "api.openshift.com/";
+const LABEL_PREFIX: &str = "api.openshift.com";
 
 /// Annotation: a new value restarts every component of the control plane.
 pub(crate) const RESTART_DATE_ANNOTATION: &str = "hypershift.openshift.io/restart-date";
 /// Annotation of a HostedControlPlane: the restart date that was copied from the HostedCluster last.
-pub(crate) const COPIED_RESTART_DATE_ANNOTATION: &str =
-    "hypershift.openshift.io/previous-restart-date";
+pub(crate) const COPIED_RESTART_DATE_ANNOTATION: &str = "lanyard.dev/copied-restart-date";
 
 /// Returns the value of an annotation of the HostedCluster.
 pub(super) fn annotation<'a>(wire: &'a HostedCluster, key: &str) -> Option<&'a str> {

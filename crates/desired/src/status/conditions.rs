@@ -11,7 +11,9 @@ use lanyard_vocabulary::Component;
 use super::identity::check_pod_counts;
 use super::inputs::{ClusterValidation, IdentityStatusInputs, ObservedPod};
 use super::pod_identity::REASON_NOT_REPORTED;
-use super::{CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, REASON_AS_EXPECTED};
+use super::{
+    CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, MAX_MESSAGE_BYTES, REASON_AS_EXPECTED,
+};
 use crate::forecast::{RenewalState, forecast_identity_renewal};
 use crate::hosted_cluster::key_rotation::{DATA_ENCRYPTION_UP_TO_DATE, DataEncryption};
 use crate::problem::ProblemSeverity;
@@ -133,9 +135,14 @@ fn identity_line(identity: &IdentityStatus) -> String {
     format!("{}: {}", identity.component, identity.message)
 }
 
-/// Joins the lines into one text. Each line is truncated, so that the last identity is named, too.
+/// Joins the lines into one text. Each line is truncated, so that the last identity is named, too; few lines may be
+/// long, so that they end with the scope of a missing permission.
 fn join_lines(lines: impl Iterator<Item = String>) -> String {
-    lines.map(|line| single_line(&line, MAX_LINE_BYTES)).collect::<Vec<_>>().join(" | ")
+    let lines: Vec<_> = lines.collect();
+    let limit = MAX_CONDITION_MESSAGE_BYTES / lines.len().max(1) - LINE_SEPARATOR.len();
+    let limit = limit.clamp(MIN_LINE_BYTES, MAX_LINE_BYTES);
+    let lines: Vec<_> = lines.iter().map(|line| single_line(line, limit)).collect();
+    lines.join(LINE_SEPARATOR)
 }
 
 /// Implements every row of HyperShift's table, without requests to Azure.
@@ -330,7 +337,7 @@ fn data_encryption(inputs: &IdentityStatusInputs<'_>) -> Option<ConditionContent
 /// this one the lints.
 fn advised_configuration(inputs: &IdentityStatusInputs<'_>) -> ConditionContent {
     let (problems, with_errors) = match inputs.cluster {
-        ClusterValidation::Valid(_) => (inputs.lints, true),
+        ClusterValidation::Valid(_) => (inputs.problems, true),
         ClusterValidation::Invalid(problems) => (problems, false),
     };
     let errors = problems.iter().filter(|it| with_errors && it.severity == ProblemSeverity::Error);
@@ -356,7 +363,9 @@ const REASON_STATUS_UNKNOWN: &str = "StatusUnknown";
 const REASON_INVALID_CREDENTIALS: &str = "InvalidAzureCredentials";
 const REASON_AZURE_ERROR: &str = "AzureError";
 const REASON_INSUFFICIENT_CAPABILITIES: &str = "InsufficientClusterCapabilities";
-/// Chosen so that at least nine lines fit into a message.
-const MAX_LINE_BYTES: usize = 300;
+const LINE_SEPARATOR: &str = " | ";
+const MIN_LINE_BYTES: usize = 300;
+/// As the message of an identity.
+const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
 const MAX_LINT_BYTES: usize = 800;
 const MAX_CONDITION_MESSAGE_BYTES: usize = 4_000;

@@ -38,7 +38,7 @@ pub struct IdentityStatusInputs<'a> {
     pub renewal_policy: &'a RenewalPolicy,
     /// The lints of the HostedCluster, and the errors because of which single objects cannot be
     /// rendered.
-    pub lints: &'a ValidationProblems,
+    pub problems: &'a ValidationProblems,
     /// The state of the data encryption, if this operator keeps the key record.
     pub data_encryption: Option<&'a DataEncryption>,
     /// Whether the HostedCluster is being deleted. Its pods then disappear, and identities keep

@@ -131,7 +131,7 @@ impl StatusFixture {
                 private_router: self.private_router,
             },
             renewal_policy: &self.renewal_policy,
-            lints: &self.lints,
+            problems: &self.lints,
             data_encryption: self.data_encryption.as_ref(),
             is_deleting: self.is_deleting,
             drift_findings: &self.drift_findings,

@@ -14,10 +14,10 @@ const RELOAD_FLAG: &str = "--encryption-provider-config-automatic-reload";
 const RELOAD_VALUE: &str = "false";
 const SHELLS: [&str; 5] = ["ash", "bash", "dash", "ksh", "sh"];
 
-/// Returns the flags that the container lacks; none if it runs a shell script, which ignores them.
+/// Returns the flags that the container lacks; none if it runs a shell, whose script may ignore them.
 pub(crate) fn missing_encryption_flags(container: &Value) -> Vec<String> {
     let words = command_words(container);
-    if shell_script(&words).is_some() {
+    if shell_command(&words).is_some() {
         return Vec::new();
     }
     let is_missing = |(name, _): &(&str, String)| flag_value(&words, name).is_none();
@@ -29,9 +29,17 @@ pub(crate) fn missing_encryption_flags(container: &Value) -> Vec<String> {
 /// [`missing_encryption_flags`] were added. `path` is the path of the container in the templates.
 pub(crate) fn lint_encryption_flags(container: &Value, path: &str) -> Option<ValidationProblem> {
     let words = command_words(container);
-    let (message, hint) = if let Some(script) = shell_script(&words) {
-        let flags = required_flags().map(|(name, value)| format!("{name}={value}"));
-        let [config, reload] = &flags;
+    let flags = required_flags().map(|(name, value)| format!("{name}={value}"));
+    let [config, reload] = &flags;
+    let (message, hint) = if let Some(ShellCommand::File) = shell_command(&words) {
+        (
+            "the container runs a shell script in a file, which lanyard cannot read".to_owned(),
+            format!(
+                "run `kube-apiserver` without a shell, or write the script with `{}` after `sh -c`",
+                flags.join(" ")
+            ),
+        )
+    } else if let Some(ShellCommand::Inline(script)) = shell_command(&words) {
         let reloads = script.contains(RELOAD_FLAG) && !script.contains(reload.as_str());
         if script.contains(config.as_str()) && !reloads {
             return None;
@@ -75,19 +83,26 @@ fn command_words(container: &Value) -> Vec<&str> {
     words.filter_map(Value::as_str).collect()
 }
 
-/// Returns the script of a command such as `bash -c <script>`.
-fn shell_script<'a>(words: &[&'a str]) -> Option<&'a str> {
-    let (program, rest) = words.split_first()?;
-    let name = program.rsplit('/').next().unwrap_or(program);
-    if !SHELLS.contains(&name) {
-        return None;
-    }
+/// What a shell runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ShellCommand<'a> {
+    /// The script of a command such as `bash -c SCRIPT`.
+    Inline(&'a str),
+    /// A file, as in `bash start.sh`.
+    File,
+}
+
+/// Returns what the first shell of a command runs. A program such as `tini` may start the shell.
+fn shell_command<'a>(words: &[&'a str]) -> Option<ShellCommand<'a>> {
+    let is_shell = |word: &&str| SHELLS.contains(&word.rsplit('/').next().unwrap_or(word));
+    let shell = words.iter().position(is_shell)?;
+    let rest = &words[shell + 1..];
     let takes_script = |word: &&str| {
         let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
         letters.is_some_and(|letters| letters.ends_with('c'))
     };
-    let place = rest.iter().position(takes_script)?;
-    rest.get(place + 1).copied()
+    let script = rest.iter().position(takes_script).and_then(|place| rest.get(place + 1));
+    Some(script.map_or(ShellCommand::File, |script| ShellCommand::Inline(script)))
 }
 
 /// Returns the value of a flag: `--name=value`, or `--name value`. The last flag counts.
@@ -174,6 +189,15 @@ mod tests {
             ("exec kube-apiserver --encryption-provider-config=/own".to_owned(), true),
         ] {
             assert_eq!(lint_encryption_flags(&script(&text), "x").is_some(), is_linted, "{text}");
+        }
+        for command in [
+            json!(["/bin/bash", "/scripts/kas.sh"]),
+            json!(["tini", "--", "sh", "-c", "exec kube-apiserver"]),
+        ] {
+            let container = json!({"command": command});
+            assert_eq!(missing_encryption_flags(&container), Vec::<String>::new(), "{container}");
+            let lint = lint_encryption_flags(&container, "x").unwrap();
+            assert!(lint.message.contains("runs a shell script"), "{lint}");
         }
         // A program with an argument `-c` is no shell.
         let program = json!({"command": ["kube-apiserver", "-c", "x"]});

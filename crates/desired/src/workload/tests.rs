@@ -224,10 +224,12 @@ fn a_templated_api_server_gets_the_flags_that_it_lacks() {
     assert_eq!(server_arguments(&given, &[]), json!([RELOAD_FLAG]));
     let script = "command: [/bin/sh, -c, 'exec kube-apiserver']";
     assert_eq!(server_arguments(script, &[]), Value::Null);
-    // Without a key there is no configuration.
+}
+
+#[test]
+fn a_cluster_without_a_key_gets_no_templated_api_server() {
     let no_key = [("/spec/secretEncryption".to_owned(), Value::Null)];
-    let templates = API_SERVER;
-    assert!(!deployments(&no_key, templates).contains_key("kube-apiserver"));
+    assert!(!deployments(&no_key, API_SERVER).contains_key("kube-apiserver"));
 }
 
 #[test]

@@ -15,6 +15,12 @@ use crate::request_path::RequestVerb;
 
 const BINDING: &str = "lanyard-control-plane";
 
+/// The authorizer's response to a request without a permission.
+fn missing_permission() -> InjectedResponse {
+    let message = "hostedcontrolplanes is forbidden: User \"x\" cannot patch resource";
+    InjectedResponse::Status(403, json!({"reason": "Forbidden", "message": message}))
+}
+
 /// Starts an operator with one cluster. An administrator may have handed its namespace over.
 async fn start_cluster(is_handed_over: bool) -> OperatorFixture {
     let fixture = OperatorFixture::start(OperatorRole::All, |server| {
@@ -90,7 +96,7 @@ async fn writes_forbidden_right_after_the_binding_are_retried_at_once() {
             let is_refused = |left: usize| left.checked_sub(1);
             let is_it = is_it
                 && refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_refused).is_ok();
-            is_it.then(|| InjectedResponse::error_status(403, "Forbidden"))
+            is_it.then(missing_permission)
         });
     });
     let is_applied = || is_fully_applied(&fixture.server, 0);
@@ -111,7 +117,7 @@ async fn permanently_forbidden_write_is_not_retried_at_once() {
         server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
         server.inject(|request| {
             let is_it = request.verb.is_write() && request.path.collection == "hostedcontrolplanes";
-            is_it.then(|| InjectedResponse::error_status(403, "Forbidden"))
+            is_it.then(missing_permission)
         });
     });
     fixture.advance(10 * SECOND).await;
@@ -119,6 +125,46 @@ async fn permanently_forbidden_write_is_not_retried_at_once() {
         request.verb.is_write() && request.path.collection == "hostedcontrolplanes"
     });
     assert!((5..=12).contains(&tries), "{tries} tries in ten seconds");
+}
+
+/// A quota and admission reply with the same status.
+#[tokio::test]
+async fn write_that_a_quota_forbids_is_not_retried_at_once() {
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
+        server.inject(|request| {
+            let is_it = request.verb.is_write() && request.path.collection == "hostedcontrolplanes";
+            is_it.then(|| InjectedResponse::error_status(403, "Forbidden"))
+        });
+    });
+    fixture.run_until_idle().await;
+    let tries = fixture.server.count_requests(|request| {
+        request.verb.is_write() && request.path.collection == "hostedcontrolplanes"
+    });
+    assert_eq!(tries, 1);
+}
+
+#[tokio::test]
+async fn finalizer_stays_while_role_bindings_cannot_be_listed() {
+    let fixture = start_cluster(true).await;
+    fixture.server.inject(|request| {
+        let is_read = matches!(request.verb, RequestVerb::List | RequestVerb::Watch);
+        let is_it = is_read && request.path.collection == "rolebindings";
+        is_it.then(missing_permission)
+    });
+    fixture.server.compact();
+    fixture.server.close_watches();
+    fixture.advance(5 * MINUTE).await;
+    change_cluster(&fixture, |cluster| {
+        cluster["metadata"]["deletionTimestamp"] = json!("2026-11-21T13:00:00Z");
+    });
+    fixture.advance(10 * MINUTE).await;
+    let cluster = fixture.server.object(HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)).unwrap();
+    assert_eq!(cluster["metadata"]["finalizers"], json!(["lanyard.dev/finalizer"]));
+    fixture.server.clear_injection();
+    delete_cluster(&fixture).await;
+    let namespace = control_plane_namespace(0);
+    assert_eq!(fixture.server.object("rolebindings", &namespace, BINDING), None);
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    HOSTED_CLUSTERS, MINUTE, NAMESPACE, OperatorFixture, SECOND, SECRET_PROVIDER_CLASSES, cluster_name,
-    control_plane_namespace,
+    HOSTED_CLUSTERS, MINUTE, NAMESPACE, OperatorFixture, SECOND, SECRET_PROVIDER_CLASSES,
+    cluster_name, control_plane_namespace,
 };
 
 const PROBE_MODE: &str = "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
@@ -108,10 +108,7 @@ async fn cluster_with_changed_platform_keeps_its_objects() {
         fixture.advance(MINUTE).await;
         let (reason, message) = condition(&fixture, "ValidAzureIdentities");
         assert_eq!(reason, "InvalidHostedCluster");
-        assert!(
-            message.contains("spec.platform.type") && message.contains(platform),
-            "{message}"
-        );
+        assert!(message.contains("spec.platform.type") && message.contains(platform), "{message}");
     }
     let written = fixture.server.describe_requests(|request| {
         request.verb.is_write() && request.path.namespace == control_plane_namespace(0)

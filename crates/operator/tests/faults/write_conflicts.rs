@@ -1,5 +1,6 @@
 //! Conflicts with another client that keeps changing the operator's objects.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lanyard_operator::OperatorRole;
@@ -62,6 +63,48 @@ async fn plan_shows_changed_values_and_whether_there_are_changes() {
     let line = format!("set spec.parameters.keyvaultName: \"elsewhere\" -> {vault}\n");
     assert!(plan.has_changes && plan.is_applicable, "{plan}");
     assert!(plan.to_string().contains(&line), "{line}{plan}");
+}
+
+#[tokio::test]
+async fn plan_of_a_cluster_without_ids_has_changes() {
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        let mut cluster = hosted_cluster(0);
+        cluster["spec"].as_object_mut().unwrap().remove("infraID");
+        server.put_externally(HOSTED_CLUSTERS, cluster);
+        server.inject(|request| {
+            request.verb.is_write().then(|| InjectedResponse::error_status(403, "Forbidden"))
+        });
+    });
+    fixture.advance(SECOND).await;
+    let plan = fixture.plans().await.remove(0);
+    assert!(plan.has_changes && plan.is_applicable, "{plan}");
+    assert!(plan.to_string().contains("generate first: spec.infraID"), "{plan}");
+}
+
+/// The condition of another release of the operator, or of other templates.
+#[tokio::test]
+async fn removal_of_a_condition_is_repeated_after_a_failure() {
+    let fixture = OperatorFixture::start_converged(1).await;
+    let failures = AtomicUsize::new(1);
+    let is_condition_write = |request: &ReceivedRequest| {
+        request.verb.is_write()
+            && request.path.collection == HOSTED_CLUSTERS
+            && request.path.subresource.as_deref() == Some("status")
+    };
+    fixture.server.inject(move |request| {
+        let is_left = |left: usize| left.checked_sub(1);
+        let fails = is_condition_write(request)
+            && failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left).is_ok();
+        fails.then(|| InjectedResponse::error_status(500, "InternalError"))
+    });
+    let condition = json!({"type": "EtcdDataEncryptionUpToDate", "status": "True",
+        "reason": "ReEncryptionCompleted", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"});
+    let name = cluster_name(0);
+    fixture.server.change_externally((IDENTITIES, NAMESPACE, &name), |report| {
+        report["status"]["conditions"].as_array_mut().unwrap().push(condition);
+    });
+    fixture.advance(MINUTE).await;
+    assert_eq!(fixture.server.count_requests(is_condition_write), 2);
 }
 
 #[tokio::test]

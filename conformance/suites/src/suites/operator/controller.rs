@@ -4,6 +4,7 @@
 mod admission_policies;
 mod api_request_monitor;
 mod conflicting_writers;
+mod encryption_status;
 mod faults;
 mod hosted_control_plane;
 mod identity_only_role;
@@ -29,6 +30,7 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         reconciliation::trials,
         retention::trials,
         hosted_control_plane::trials,
+        encryption_status::trials,
         namespaces::trials,
         identity_only_role::trials,
         replicas::trials,

@@ -131,6 +131,19 @@ fn broken_identities_take_precedence_over_unknown_ones() {
 }
 
 #[test]
+fn message_has_the_complete_scope_of_a_missing_permission() {
+    let mut world = StatusFixture::all_ready();
+    let scope = format!("/subscriptions/{}/resourceGroups/{}", "0".repeat(36), "g".repeat(200));
+    let message = format!(
+        "no permission for `Microsoft.KeyVault/vaults/secrets/getSecret/action` at `{scope}`"
+    );
+    world.report_canary_failure(Component::Disk, Hop::VaultRead, "ForbiddenByRbac");
+    world.canary_report_of(Component::Disk).failure.as_mut().unwrap().message = message.clone();
+    let (_, _, found) = world.condition(VALID_AZURE_IDENTITIES);
+    assert!(found.contains(&message), "{found}");
+}
+
+#[test]
 fn message_names_every_broken_identity_despite_long_texts() {
     let mut world = StatusFixture::all_ready();
     for component in Component::ALL {

@@ -20,6 +20,8 @@ enum CachedKind {
     HostedCluster,
     Identities,
     ConfigMap,
+    /// The responses are those to reads.
+    ReadConfigMap,
 }
 
 impl CachedKind {
@@ -27,7 +29,7 @@ impl CachedKind {
         match self {
             Self::HostedCluster => HOSTED_CLUSTERS,
             Self::Identities => WatchedKind::Identities,
-            Self::ConfigMap => CONFIG_MAPS,
+            Self::ConfigMap | Self::ReadConfigMap => CONFIG_MAPS,
         }
     }
 
@@ -48,7 +50,7 @@ impl CachedKind {
                 &version,
                 &version,
             ),
-            Self::ConfigMap => {
+            Self::ConfigMap | Self::ReadConfigMap => {
                 let mut map = object("v1", "ConfigMap", "clusters-harbour", "m");
                 map.data = json!({"data": {"version": version}});
                 map
@@ -67,6 +69,11 @@ impl CachedKind {
                 stores.store_identities(&cluster, parse_object(&response).unwrap());
             }
             Self::ConfigMap => stores.store_written(response),
+            Self::ReadConfigMap => {
+                let name = response.metadata.name.clone().unwrap_or_default();
+                let key = object_key(OwnedKind::ConfigMap, "clusters-harbour", name);
+                stores.store_fetched(&key, response);
+            }
         }
     }
 
@@ -78,7 +85,7 @@ impl CachedKind {
             Self::Identities => {
                 stores.identities_report(&cluster)?.status?.conditions.first()?.status.clone()
             }
-            Self::ConfigMap => {
+            Self::ConfigMap | Self::ReadConfigMap => {
                 let known = stores.objects_to_compare("clusters-harbour", &DesiredDigests::new());
                 let (_, map) = known.observed.into_iter().next()?;
                 map.value["data"]["version"].as_str()?.to_owned()
@@ -134,6 +141,7 @@ fn any_kind() -> impl Strategy<Value = CachedKind> {
         Just(CachedKind::HostedCluster),
         Just(CachedKind::Identities),
         Just(CachedKind::ConfigMap),
+        Just(CachedKind::ReadConfigMap),
     ]
 }
 

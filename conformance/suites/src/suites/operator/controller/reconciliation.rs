@@ -234,7 +234,8 @@ async fn paused_cluster(fixture: OperatorTrialFixture) -> Result<(), Failed> {
 async fn invalid_spec(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let running = RunningOperator::start(&fixture, |_| ()).await?;
     // The schema accepts two identities with one secret, but the operator's validation rejects them.
-    let control_plane = "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
+    let control_plane =
+        "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
     fixture
         .create_cluster(|it| {
             if let Some(identities) = it.pointer_mut(control_plane) {
@@ -249,7 +250,9 @@ async fn invalid_spec(fixture: OperatorTrialFixture) -> Result<(), Failed> {
         Ok(conditions.iter().any(|it| {
             it["type"] == "ValidAzureIdentities"
                 && it["status"] == "False"
-                && it["message"].as_str().is_some_and(|text| text.contains("shared credentialsSecretName"))
+                && it["message"]
+                    .as_str()
+                    .is_some_and(|text| text.contains("shared credentialsSecretName"))
         }))
     })
     .await?;
