@@ -78,7 +78,8 @@ async fn invalid_annotation_changes_only_the_objects_that_need_it() {
             != Some(&before[2])
     };
     fixture.advance_until("the deployment is applied", 30 * SECOND, is_released).await;
-    assert_eq!(condition(&fixture, "AdvisedConfiguration").0, "AsExpected");
+    // The pull secret does not exist.
+    assert_eq!(condition(&fixture, "AdvisedConfiguration").0, "Linted");
 }
 
 #[tokio::test]

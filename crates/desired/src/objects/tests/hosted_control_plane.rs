@@ -79,8 +79,8 @@ fn restart_date_is_copied_with_a_record_of_the_copy() {
         let mut example = example_json();
         example["metadata"]["annotations"]["hypershift.openshift.io/restart-date"] = date;
         let annotations = control_plane_of(example)["metadata"]["annotations"].clone();
-        ["restart-date", "previous-restart-date"]
-            .map(|name| annotations[&format!("hypershift.openshift.io/{name}")].clone())
+        [RESTART_DATE_ANNOTATION, COPIED_RESTART_DATE_ANNOTATION]
+            .map(|name| annotations[name].clone())
     };
     assert_eq!(dates(json!("2026-01-01")), [json!("2026-01-01"), json!("2026-01-01")]);
     assert_eq!(dates(json!("")), [Value::Null, Value::Null]);
