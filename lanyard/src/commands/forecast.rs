@@ -82,11 +82,11 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if entries.is_empty() {
         output::print_stderr(NO_IDENTITIES_FOUND);
     }
-    let ending = entries_that_end(&entries, args.within);
+    let expiring = expiring_entries(&entries, args.within);
     match args.output {
         ForecastFormat::Table if entries.is_empty() => {}
         ForecastFormat::Table => {
-            let text = table::render(&entries, &ending, now, output::stdout_width());
+            let text = table::render(&entries, &expiring, now, output::stdout_width());
             output::print_text(&text)?;
         }
         ForecastFormat::Json | ForecastFormat::Yaml | ForecastFormat::Ics => {
@@ -96,8 +96,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
                 _ => output::serialize_document(&entries, CliOutputFormat::Json),
             };
             output::print_stdout(&text)?;
-            for entry in &ending {
-                output::print_stderr(&table::ending_line(entry));
+            for entry in &expiring {
+                output::print_stderr(&table::expiring_line(entry));
             }
         }
     }
@@ -105,12 +105,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 }
 
 /// The credentials that need no action, but expire within the time of `--within`.
-fn entries_that_end(entries: &[TimelineEntry], within: Option<Duration>) -> Vec<&TimelineEntry> {
+fn expiring_entries(entries: &[TimelineEntry], within: Option<Duration>) -> Vec<&TimelineEntry> {
     let Some(within) = within else { return Vec::new() };
-    let ends = |entry: &&TimelineEntry| {
+    let is_expiring = |entry: &&TimelineEntry| {
         !entry.forecast.verdict.requires_action() && entry.ends_within(within)
     };
-    entries.iter().filter(ends).collect()
+    entries.iter().filter(is_expiring).collect()
 }
 
 fn forecast_exit(
