@@ -19,7 +19,14 @@ const EXAMPLE: &str = "\
 Examples:
   lanyard forecast --all-namespaces --within 14d
   lanyard forecast --input hostedclusteridentities.yaml --at 2026-12-24T18:00:00Z
-  lanyard forecast --all-namespaces -o ics > identities.ics";
+  lanyard forecast --all-namespaces -o ics > identities.ics
+
+Exit codes:
+  0  no action is needed
+  1  a credential is overdue, too late or expired, or expires --within the given time; unless
+     --ignore-unknown also if an expiry is unknown, or if there is no identity
+  2  an input is invalid or empty, or there is no cluster of that name
+  3  the environment prevents the command, such as an API server that does not answer";
 
 /// Show when each credential expires, and until when a renewal still helps
 ///
@@ -29,9 +36,6 @@ Examples:
 ///
 /// A renewal is overdue when it should have been in use: a rotator that writes within --renewal-grace-period of
 /// `renew_after` is never reported, and a rotator that has stopped is reported while a write still helps.
-///
-/// Exits with 1 if a credential is overdue, too late or expired, expires --within the given time, or has an
-/// unknown expiry, and if there are no identities (both unless --ignore-unknown).
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

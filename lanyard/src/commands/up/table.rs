@@ -86,6 +86,6 @@ fn rotation_table(report: &ScenarioReport, line_width: Option<usize>) -> String 
 }
 
 /// Formats the failure of a rotation with its hint.
-pub(super) fn rotation_failure_text(component: Component, failure: &StepFailure) -> String {
+fn rotation_failure_text(component: Component, failure: &StepFailure) -> String {
     format!("{component}: rotation failed: {}\n  hint: {}\n\n", failure.detail, failure.hint)
 }
