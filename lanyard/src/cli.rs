@@ -47,10 +47,9 @@ impl Cli {
     pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Self {
         #[cfg(feature = "cli")]
         if arguments.first().is_some_and(|program| is_called(program, "ccoctl")) {
-            let mut matches =
-                document_exit_codes(CcoctlCli::command()).get_matches_from(arguments);
-            let CcoctlCli { platform, log } = CcoctlCli::from_arg_matches_mut(&mut matches)
-                .unwrap_or_else(|error| error.exit());
+            let mut matches = document_exit_codes(CcoctlCli::command()).get_matches_from(arguments);
+            let CcoctlCli { platform, log } =
+                CcoctlCli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
             return Self { command: CliCommand::Ccoctl { platform }, log };
         }
         let is_plugin = arguments.first().is_some_and(|it| is_called(it, "kubectl-lanyard"));

@@ -7,12 +7,12 @@
 #[path = "azure/azure_serve_process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod azure_serve_process;
-#[path = "infra_commands/infra_workspace.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod infra_workspace;
 #[cfg(all(feature = "canary", feature = "kms", feature = "node", feature = "operator"))]
 #[path = "terminal_output/every_command.rs"]
 mod every_command;
+#[path = "infra_commands/infra_workspace.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod infra_workspace;
 #[path = "support/terminal.rs"]
 mod terminal;
 
@@ -240,16 +240,17 @@ fn messages_about_faults_and_drills_fit_the_terminal() {
 #[test]
 fn plans_and_summaries_of_azure_fit_the_terminal() {
     let workspace = InfraWorkspace::start();
-    let run = |arguments: &[&str], columns: usize| {
-        let output = run_piped(&mut workspace.piped_command(arguments), Some(columns));
+    let run = |arguments: &[&str]| {
+        let output = run_piped(&mut workspace.piped_command(arguments), Some(60));
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", utf8(&output.stderr));
-        // Plans and progress go to standard error.
-        let plan = utf8(&output.stderr);
-        assert_fits(plan.split("\n[").next().unwrap(), columns, &arguments.join(" "));
-        assert_fits(&utf8(&output.stdout), columns, &arguments.join(" "));
+        output
     };
     let apply = ["apply", "azure", "-f", "cluster.yaml"];
-    run(&apply, 60);
+    let first_run = run(&apply);
+    // Plans and progress go to standard error.
+    let plan = utf8(&first_run.stderr);
+    assert_fits(plan.split("\n[").next().unwrap(), 60, "the plan of apply azure");
+    assert_fits(&utf8(&first_run.stdout), 60, "apply azure");
     let second_run = text_at_each_width(
         "apply azure",
         || workspace.piped_command(&apply),
@@ -266,7 +267,7 @@ fn plans_and_summaries_of_azure_fit_the_terminal() {
         insta::assert_snapshot!(name, shown);
     }
     for (stack, flag, value) in SHARED_STACKS {
-        run(&["create", stack, "azure", flag, value], 60);
+        run(&["create", stack, "azure", flag, value]);
         let arguments = ["destroy", stack, "azure", flag, value, "--dry-run"];
         let command = || workspace.piped_command(&arguments);
         let name = format!("destroy_{stack}_azure");

@@ -36,8 +36,7 @@ const WITH_OWN_EXIT_CODES: [&str; 2] = ["forecast", "azure run"];
 fn every_command_has_the_same_output_flag_examples_and_exit_codes() {
     for (name, command) in runnable_commands() {
         let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-        let is_shown =
-            help.contains("Examples:\n  ") && help.contains(&format!("lanyard {name}"));
+        let is_shown = help.contains("Examples:\n  ") && help.contains(&format!("lanyard {name}"));
         assert!(is_shown, "{name} has no example:\n{help}");
         assert_eq!(help.matches(EXIT_CODES_HEADING).count(), 1, "{name}:\n{help}");
         let has_own_codes = WITH_OWN_EXIT_CODES.contains(&name.as_str());

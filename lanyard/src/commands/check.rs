@@ -188,7 +188,8 @@ mod tests {
             principal_type: AssignedPrincipalType::ServicePrincipal,
             permissions: Vec::new(),
         };
-        let subscription = "0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40".parse().unwrap();
+        let subscription: lanyard_vocabulary::SubscriptionId =
+            "0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40".parse().unwrap();
         let needed = |names: &[String]| needed_actions(&subscription, &caller, names).unwrap();
         let names = |needed: &[(&'static str, BTreeSet<String>)]| {
             needed.iter().map(|(name, _)| *name).collect::<Vec<_>>()

@@ -250,9 +250,8 @@ mod tests {
             row(Component::ControlPlaneOperator, &[], None),
             row(Component::Ingress, &[], Some("writing the secret failed: Forbidden")),
         ];
-        let shown = [60, 80, 200].map(|columns| {
-            format!("--- {columns} columns\n{}\n", rows_text(&rows, Some(columns)))
-        });
+        let shown = [60, 80, 200]
+            .map(|columns| format!("--- {columns} columns\n{}\n", rows_text(&rows, Some(columns))));
         insta::assert_snapshot!(shown.concat());
     }
 }

@@ -184,9 +184,13 @@ fn names_are_camel_case_and_names_of_earlier_versions_are_accepted() {
         "effect": { "type": "throttle", "retryAfter": 5, "retryAfterMs": 250 },
     });
     let serialized = serde_json::to_value(rule(camel_case.clone())).unwrap();
-    for pointer in
-        ["/apiVersion", "/clientId", "/bucket/sharedBy", "/effect/retryAfter", "/effect/retryAfterMs"]
-    {
+    for pointer in [
+        "/apiVersion",
+        "/clientId",
+        "/bucket/sharedBy",
+        "/effect/retryAfter",
+        "/effect/retryAfterMs",
+    ] {
         assert_eq!(serialized.pointer(pointer), camel_case.pointer(pointer), "{pointer}");
     }
     assert!(!serialized.to_string().contains('_'), "{serialized}");

@@ -37,8 +37,7 @@ impl CredentialFiles {
             let file = CredentialFile::at(argument.to_owned());
             return Ok(Self { files: vec![file], is_directory: false });
         }
-        let mut paths =
-            credential_paths(argument).map_err(|error| read_error(argument, &error))?;
+        let mut paths = credential_paths(argument).map_err(|error| read_error(argument, &error))?;
         paths.sort();
         if paths.is_empty() {
             return Err(CommandError::invalid_input(format!("{} has no file", argument.display()))
