@@ -19,7 +19,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::commands;
 #[cfg(feature = "cli")]
 use crate::commands::platform::PlatformCommand;
-use crate::exit::EXIT_CODES_HELP;
+use crate::exit::{EXIT_CODES_HEADING, EXIT_CODES_HELP};
 use crate::logging::LogArgs;
 
 /// Azure identities for the components that need them
@@ -47,7 +47,9 @@ impl Cli {
     pub(crate) fn parse_arguments(arguments: Vec<OsString>) -> Self {
         #[cfg(feature = "cli")]
         if arguments.first().is_some_and(|program| is_called(program, "ccoctl")) {
-            let CcoctlCli { platform, log } = CcoctlCli::parse_from(arguments);
+            let mut matches = document_exit_codes(CcoctlCli::command()).get_matches_from(arguments);
+            let CcoctlCli { platform, log } =
+                CcoctlCli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
             return Self { command: CliCommand::Ccoctl { platform }, log };
         }
         let is_plugin = arguments.first().is_some_and(|it| is_called(it, "kubectl-lanyard"));
@@ -60,18 +62,23 @@ impl Cli {
     }
 }
 
-/// The command tree. The help of every command ends with the exit codes.
+/// The command tree. The help of every command ends with its exit codes.
 pub(crate) fn command() -> clap::Command {
     document_exit_codes(Cli::command())
 }
 
+/// Appends the exit codes to the help of each command that does not list its own.
 fn document_exit_codes(command: clap::Command) -> clap::Command {
     let command = command.mut_subcommands(document_exit_codes);
     if command.is_subcommand_required_set() {
         return command;
     }
-    let help = command.get_after_long_help().map(|help| format!("{help}\n\n"));
-    command.after_long_help(format!("{}{EXIT_CODES_HELP}", help.unwrap_or_default()))
+    let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    if help.contains(EXIT_CODES_HEADING) {
+        return command;
+    }
+    let separator = if help.is_empty() { "" } else { "\n\n" };
+    command.after_long_help(format!("{help}{separator}{EXIT_CODES_HELP}"))
 }
 
 /// Whether the program is called by this name. `kubectl lanyard` runs the program `kubectl-lanyard`.

@@ -147,37 +147,44 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
             operator::run(args, environment),
         ),
         #[cfg(feature = "node")]
-        CliCommand::Node(args) => {
-            let mut builder = multi_thread_builder(NODE_THREADS);
-            run_on_runtime(
-                builder.thread_keep_alive(NODE_THREAD_KEEP_ALIVE),
-                node::run(args, environment),
-            )
-        }
+        CliCommand::Node(args) => run_node(args, environment),
         #[cfg(feature = "cli")]
         CliCommand::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
         }
         #[cfg(feature = "emulator")]
-        CliCommand::Azure { command } => match command {
-            AzureCommand::Serve(args) => block_on(azure::serve::run(args, environment)),
-            AzureCommand::Env(args) => azure::env::run(&args, &environment),
-            AzureCommand::Run(args) => block_on(azure::run::run(args, environment)),
-            AzureCommand::Login(args) => block_on(azure::login::run(args, environment)),
-            AzureCommand::Snapshot(args) => block_on(azure::snapshot::run(args, environment)),
-            AzureCommand::Export(args) => block_on(azure::export::run(args, environment)),
-            AzureCommand::Operations(args) => azure::operations::run(&args),
-            AzureCommand::Settings { command } => {
-                block_on_one_thread(azure::settings::run(command, environment))
-            }
-            AzureCommand::Fault { command } => {
-                block_on_one_thread(azure::fault::run(command, environment))
-            }
-            AzureCommand::FaultDrill { command } => {
-                block_on_one_thread(azure::drills::run(command, environment))
-            }
-        },
+        CliCommand::Azure { command } => run_azure(command, environment),
     }
+}
+
+/// Runs a command of `lanyard azure`.
+#[cfg(feature = "emulator")]
+fn run_azure(command: AzureCommand, environment: ProcessEnvironment) -> CommandResult {
+    match command {
+        AzureCommand::Serve(args) => block_on(azure::serve::run(args, environment)),
+        AzureCommand::Env(args) => azure::env::run(&args, &environment),
+        AzureCommand::Run(args) => block_on(azure::run::run(args, environment)),
+        AzureCommand::Login(args) => block_on(azure::login::run(args, environment)),
+        AzureCommand::Snapshot(args) => block_on(azure::snapshot::run(args, environment)),
+        AzureCommand::Export(args) => block_on(azure::export::run(args, environment)),
+        AzureCommand::Operations(args) => azure::operations::run(&args),
+        AzureCommand::Settings { command } => {
+            block_on_one_thread(azure::settings::run(command, environment))
+        }
+        AzureCommand::Fault { command } => {
+            block_on_one_thread(azure::fault::run(command, environment))
+        }
+        AzureCommand::FaultDrill { command } => {
+            block_on_one_thread(azure::drills::run(command, environment))
+        }
+    }
+}
+
+/// Runs `lanyard node`.
+#[cfg(feature = "node")]
+fn run_node(args: node::Args, environment: ProcessEnvironment) -> CommandResult {
+    let mut builder = multi_thread_builder(NODE_THREADS);
+    run_on_runtime(builder.thread_keep_alive(NODE_THREAD_KEEP_ALIVE), node::run(args, environment))
 }
 
 fn block_on(work: impl Future<Output = CommandResult>) -> CommandResult {

@@ -20,7 +20,10 @@ pub(crate) enum CommandExit {
     ChildProcess(u8),
 }
 
-/// The exit codes in the help of every command.
+/// The first line of the exit codes in a help.
+pub(crate) const EXIT_CODES_HEADING: &str = "Exit codes:\n";
+
+/// The exit codes in the help of every command that does not list its own.
 pub(crate) const EXIT_CODES_HELP: &str = "\
 Exit codes:
   0  success

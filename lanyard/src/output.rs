@@ -110,8 +110,8 @@ pub(crate) fn print_stderr(text: &str) {
 /// Whether text on this stream may have colours: only on a terminal that has them, and unless `NO_COLOR` is set
 /// (<https://no-color.org>).
 pub(crate) fn uses_colour(stream: &impl IsTerminal) -> bool {
-    let is_chosen = ProcessEnvironment::read_variable("NO_COLOR").is_none_or(|it| it.is_empty());
-    stream.is_terminal() && is_chosen && !is_dumb_terminal()
+    let is_allowed = ProcessEnvironment::read_variable("NO_COLOR").is_none_or(|it| it.is_empty());
+    stream.is_terminal() && is_allowed && !is_dumb_terminal()
 }
 
 /// Whether the terminal shows text only: it has neither colours nor a cursor that moves.

@@ -107,7 +107,7 @@ async fn arm_throttling(retry_after: u32, most: usize) {
 
     // For one hour, ARM throttles every request.
     let begins = fixture.azure.clock.now();
-    let effect = json!({"type": "throttle", "retry_after": retry_after});
+    let effect = json!({"type": "throttle", "retryAfter": retry_after});
     let rule = json!({"name": "storm", "service": "arm", "seconds": 3_600, "effect": effect});
     fixture.azure.change("POST", "faults", &rule.to_string()).await;
     fixture
@@ -210,7 +210,7 @@ async fn rotation_while_entra_throttles(comes_in_brownout: bool) {
 
     let rule =
         |effect| json!({"name": "storm", "service": "entra", "seconds": 2_400, "effect": effect});
-    let throttle = rule(json!({"type": "throttle", "retry_after": 7})).to_string();
+    let throttle = rule(json!({"type": "throttle", "retryAfter": 7})).to_string();
     let brownout = rule(json!({"type": "status", "status": 503})).to_string();
     let first = if comes_in_brownout { &brownout } else { &throttle };
     fixture.azure.change("POST", "faults", first).await;

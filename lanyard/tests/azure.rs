@@ -142,6 +142,16 @@ fn credential_is_read_from_standard_input_and_from_a_directory() {
         reports.as_array().unwrap().iter().map(|it| it["file"].as_str().unwrap()).collect();
     assert_eq!(files.len(), 2, "{files:?}");
     assert!(files[0].ends_with("/one") && files[1].ends_with("/two"), "{files:?}");
+
+    std::os::unix::fs::symlink("missing", directory.path().join("broken")).unwrap();
+    let (code, reports) = check(directory.path().as_os_str(), "");
+    assert_eq!(code, Some(1), "{reports}");
+    let (broken, one) = (&reports[0], &reports[1]);
+    assert!(broken["file"].as_str().unwrap().ends_with("/broken"), "{reports}");
+    assert_eq!(broken["ok"], false, "{broken}");
+    assert_eq!(broken["token"]["outcome"], "not-tried", "{broken}");
+    assert!(broken["readError"].as_str().unwrap().contains("No such file"), "{broken}");
+    assert!(one["inspection"]["findings"].is_array(), "an unreadable file hides no other: {one}");
 }
 
 #[test]

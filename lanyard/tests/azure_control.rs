@@ -213,13 +213,16 @@ async fn drill_affects_requests_until_it_is_stopped() {
     assert!(table.starts_with("DRILL "), "{table}");
     assert!(table.ends_with("\nno drill is running\n"), "{table}");
     assert!(list("yaml").contains("name: kv-throttled-at-boot\n"));
-    let drills: Value = serde_json::from_str(&list("json")).unwrap();
-    for fault_drill in drills.as_array().unwrap() {
+    let document = || serde_json::from_str::<Value>(&list("json")).unwrap();
+    let listed = document();
+    assert_eq!(listed["running"], Value::Null);
+    for fault_drill in listed["drills"].as_array().unwrap() {
         assert!(table.contains(fault_drill["name"].as_str().unwrap()), "{fault_drill}");
     }
 
     let started = azure.succeed(&["drill", "start", "kv-throttled-at-boot"]);
     assert_eq!(started, "started kv-throttled-at-boot\n");
+    assert_eq!(document()["running"]["name"], "kv-throttled-at-boot");
     let mut statuses = Vec::new();
     for _ in 0..10 {
         statuses.push(azure.status_of(&url).await);

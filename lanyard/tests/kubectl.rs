@@ -21,13 +21,6 @@ fn plugin_help_shows_kubectl_usage() {
 }
 
 #[test]
-fn all_namespaces_takes_precedence_over_a_namespace() {
-    let output = run_plugin(&["identities", "-A", "-n", "clusters"], "/nonexistent");
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{stderr}");
-}
-
-#[test]
 fn identities_are_read_from_a_file() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/hostedclusteridentities.yaml");
     let output = run_plugin(&["identities", "--input", file, "harbour"], "/nonexistent");

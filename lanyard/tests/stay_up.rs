@@ -163,6 +163,11 @@ fn azure_env_finds_the_running_up() {
     for up in [&first, &second] {
         assert!(error.contains(up.state.to_str().unwrap()), "{error}");
     }
+    let mut drills = in_directory(Command::new(env!("CARGO_BIN_EXE_lanyard")));
+    let drills = drills.args(["azure", "drill", "list", "-o", "json"]).output().unwrap();
+    assert_eq!(drills.status.code(), Some(0), "several runs do not prevent the list");
+    let drills: Value = serde_json::from_slice(&drills.stdout).unwrap();
+    assert_eq!(drills["running"], Value::Null);
     for up in [first, second] {
         assert_eq!(up.terminate().0, Some(0));
     }

@@ -65,6 +65,14 @@ struct UpHopReport {
 struct UpRotationReport {
     name: String,
     millis: Option<f64>,
+    failure: Option<UpStepFailure>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpStepFailure {
+    detail: String,
+    hint: String,
 }
 
 fn run_lanyard(arguments: &[&str]) -> Output {
@@ -191,8 +199,7 @@ fn rotation_repairs_an_expired_certificate() {
     let report = parse_report(&output);
     let stderr = String::from_utf8_lossy(&output.stderr);
     let disk = report.rotation.iter().find(|rotated| rotated.name == "disk").unwrap();
-    assert!(disk.millis.is_some(), "{stderr}");
-    assert!(!stderr.contains("rotation failed"), "{stderr}");
+    assert!(disk.millis.is_some() && disk.failure.is_none(), "{disk:?} {stderr}");
     assert_eq!(output.status.code(), Some(1), "the first pass found the expired certificate");
 }
 
@@ -204,6 +211,13 @@ fn failed_rotation_names_the_hop_that_it_does_not_repair() {
     let failure = "disk: rotation failed: it did not repair the hop `entra-token`: ";
     assert!(report.contains(failure), "{report}");
     assert!(report.contains("AADSTS700016"), "{report}");
+
+    let output = run_lanyard(&["up", "--once", "--rotate", "--break", broken, "-o", "json"]);
+    let report = parse_report(&output);
+    let disk = report.rotation.iter().find(|rotated| rotated.name == "disk").unwrap();
+    let failure = disk.failure.as_ref().unwrap();
+    assert!(failure.detail.contains("AADSTS700016"), "{failure:?}");
+    assert!(!failure.hint.is_empty(), "{failure:?}");
 }
 
 #[test]

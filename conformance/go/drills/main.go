@@ -179,8 +179,8 @@ func (r *runner) longRunningOperations(ctx context.Context) error {
 
 // throttled reads a resource group while Azure Resource Manager throttles.
 func (r *runner) throttled(ctx context.Context) error {
-	for _, header := range []string{"retry_after", "retry_after_ms"} {
-		wait := map[string]int{"retry_after": 1, "retry_after_ms": 300}[header]
+	for _, header := range []string{"retryAfter", "retryAfterMs"} {
+		wait := map[string]int{"retryAfter": 1, "retryAfterMs": 300}[header]
 		rule := map[string]any{
 			"name": "go-throttled", "service": "arm", "method": "GET", "times": 2,
 			"effect": map[string]any{"type": "throttle", header: wait},
@@ -193,7 +193,7 @@ func (r *runner) throttled(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		least := map[string]time.Duration{"retry_after": 2 * time.Second, "retry_after_ms": 600 * time.Millisecond}[header]
+		least := map[string]time.Duration{"retryAfter": 2 * time.Second, "retryAfterMs": 600 * time.Millisecond}[header]
 		elapsed := time.Since(started)
 		r.expect("the client waits as "+header+" says", elapsed >= least && elapsed < least+3*time.Second, true)
 	}

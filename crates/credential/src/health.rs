@@ -12,6 +12,7 @@ use crate::token::table::CachedToken;
 
 /// The state of a credential's tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TokenHealth {
     /// The cached tokens, by scope.
@@ -38,6 +39,7 @@ impl TokenHealth {
 
 /// The state of one cached token. Never contains the token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ScopeHealth {
     /// The scope.
@@ -70,6 +72,7 @@ impl ScopeHealth {
 
 /// The error of the last token request for a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LastTokenError {
     /// The requested scope.
@@ -96,6 +99,7 @@ impl LastTokenError {
 
 /// Counters of token requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TokenCounts {
     /// Issued tokens.

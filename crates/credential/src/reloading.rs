@@ -139,6 +139,7 @@ impl TokenCredential for ReloadingCertificateCredential {
 
 /// The health of a [`ReloadingCertificateCredential`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CredentialHealth {
     /// The state of the file and its rotations.

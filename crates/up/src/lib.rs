@@ -28,6 +28,6 @@ pub use local_azure_plan::local_azure_plan;
 pub use options::{ComponentFault, Options, ParseComponentFaultError};
 pub use reader_threads::ReaderCounts;
 pub use report::{ComponentReport, HopReport, RotationReport, ScenarioReport, StepFailure};
-pub use run_directory::{CloseRunError, RUN_DIRECTORY_PREFIX, RunDirectoryError};
+pub use run_directory::{CloseRunError, RunDirectoryError, find_run_directories};
 pub use scenario_run::ScenarioRun;
 pub use scenario_run_error::ScenarioRunError;

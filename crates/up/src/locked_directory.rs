@@ -1,7 +1,7 @@
 //! Temporary directories that are private to their user, with a lock that shows whether their process still
 //! runs.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -86,25 +86,44 @@ impl Drop for AbandonedDirectory {
 /// Directories of other users, and directories that other users can write to, are skipped, because the caller
 /// acts on their content.
 pub(crate) fn find_abandoned(place: &Path, prefix: &str) -> io::Result<Vec<AbandonedDirectory>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(place)? {
-        let Ok(entry) = entry else { continue };
-        let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix));
-        if is_named {
-            found.extend(open_abandoned(entry.path()));
-        }
-    }
-    Ok(found)
+    let paths = named_entries(place, prefix)?;
+    Ok(paths.into_iter().filter_map(open_abandoned).collect())
+}
+
+/// Finds the directories in `place` whose names start with `prefix`, and whose processes run.
+///
+/// The same directories as in [`find_abandoned`] are skipped.
+pub(crate) fn find_locked(place: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
+    let mut paths = named_entries(place, prefix)?;
+    paths.retain(|path| {
+        let locked = open_lock_file(path).map(|lock| lock.try_lock());
+        matches!(locked, Some(Err(TryLockError::WouldBlock)))
+    });
+    Ok(paths)
+}
+
+/// The paths of the entries of a directory whose names start with `prefix`.
+fn named_entries(place: &Path, prefix: &str) -> io::Result<Vec<PathBuf>> {
+    let is_named = |entry: &std::fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix))
+    };
+    let entries = std::fs::read_dir(place)?.filter_map(Result::ok);
+    Ok(entries.filter(is_named).map(|entry| entry.path()).collect())
 }
 
 fn open_abandoned(path: PathBuf) -> Option<AbandonedDirectory> {
-    let metadata = path.symlink_metadata().ok()?;
+    let lock = open_lock_file(&path)?;
+    lock.try_lock().ok()?;
+    Some(AbandonedDirectory { path, lock })
+}
+
+/// Opens the lock file of a directory that only this user can enter.
+fn open_lock_file(directory: &Path) -> Option<File> {
+    let metadata = directory.symlink_metadata().ok()?;
     let is_ours = metadata.is_dir()
         && metadata.uid() == rustix::process::geteuid().as_raw()
         && metadata.mode() & GROUP_AND_OTHERS_MASK == 0;
-    let lock = is_ours.then(|| File::open(path.join(LOCK_FILE_NAME)).ok()).flatten()?;
-    lock.try_lock().ok()?;
-    Some(AbandonedDirectory { path, lock })
+    is_ours.then(|| File::open(directory.join(LOCK_FILE_NAME)).ok()).flatten()
 }
 
 const PRIVATE_MODE: u32 = 0o700;
@@ -156,6 +175,18 @@ mod tests {
         }
         assert!(!gone.exists() && alive.path().exists());
         assert!(abandoned_paths(place.path()).is_empty());
+    }
+
+    #[test]
+    fn directory_with_held_lock_is_in_use() {
+        let place = tempfile::tempdir().unwrap();
+        let alive = LockedDirectory::create_in(place.path(), "ly-test-").unwrap();
+        create_abandoned(place.path(), "ly-test-");
+        let _other = LockedDirectory::create_in(place.path(), "another-").unwrap();
+        let locked = || find_locked(place.path(), "ly-test-").unwrap();
+        assert_eq!(locked(), [alive.path().to_owned()]);
+        alive.abandon().unwrap();
+        assert_eq!(locked(), <[PathBuf; 0]>::default());
     }
 
     #[test]

@@ -53,15 +53,15 @@ pub struct RotationReport {
     /// Milliseconds from the replacement of the file to the first token obtained with the new key; `None` if
     /// no token was obtained with the new key.
     pub millis: Option<f64>,
-    /// The reason why the new key is not in use.
-    #[serde(skip)]
+    /// The reason why the new key is not in use; `None` if it is.
     pub failure: Option<StepFailure>,
 }
 
 /// Why a hop or a rotation of a [`ScenarioRun`] failed, and the next step for the user.
 ///
 /// [`ScenarioRun`]: crate::ScenarioRun
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StepFailure {
     /// The failed operation and its error.
     pub detail: String,
@@ -173,7 +173,8 @@ mod tests {
         );
         let component = ComponentReport { name: Component::Disk, hops: vec![hop, failed] };
         let rotated = RotationReport { name: Component::Disk, millis: Some(12.5), failure: None };
-        let report = ScenarioReport::new(vec![component], vec![rotated]);
+        let not_rotated = RotationReport::failed(Component::Kms, StepFailure::new("no", "repair"));
+        let report = ScenarioReport::new(vec![component], vec![rotated, not_rotated]);
         let expected = serde_json::json!({
             "components": [{
                 "name": "disk",
@@ -182,7 +183,10 @@ mod tests {
                     {"name": "credential", "ok": false, "millis": 0.0, "detail": "broken", "hint": "fix it"},
                 ],
             }],
-            "rotation": [{"name": "disk", "millis": 12.5}],
+            "rotation": [
+                {"name": "disk", "millis": 12.5, "failure": null},
+                {"name": "kms", "millis": null, "failure": {"detail": "no", "hint": "repair"}},
+            ],
             "ok": false,
         });
         assert_eq!(serde_json::to_value(report).unwrap(), expected);

@@ -14,7 +14,7 @@ use crate::chosen_directory::{
     ChosenDirectory, create_directories, is_safe_owned_directory, remove_empty_directories,
     resolve_with_missing_ancestor,
 };
-use crate::locked_directory::{AbandonedDirectory, LockedDirectory, find_abandoned};
+use crate::locked_directory::{AbandonedDirectory, LockedDirectory, find_abandoned, find_locked};
 
 /// The directories of a run.
 ///
@@ -190,6 +190,16 @@ impl Drop for RunDirectory {
             tracing::error!(error, "could not remove a volume");
         }
     }
+}
+
+/// Finds the private directories of the running `lanyard up` of this user in `place`, the system's temporary
+/// directory. The lock of a directory shows that its process runs.
+///
+/// # Errors
+///
+/// The error of reading `place`.
+pub fn find_run_directories(place: &Path) -> io::Result<Vec<PathBuf>> {
+    find_locked(place, RUN_DIRECTORY_PREFIX)
 }
 
 /// Creates the directory that the user chose, and links to it in the private directory. The links are created
@@ -376,7 +386,7 @@ fn joined_paths(volumes: &[PathBuf]) -> String {
 const INITIAL_VOLUME_SIZE: u64 = 256 * 1024;
 const NOT_OWNED: &str = "it is a link or belongs to another user, or all users can write to it";
 /// The name prefix of the private directories of runs, in the system's temporary directory.
-pub const RUN_DIRECTORY_PREFIX: &str = "lanyard-up-";
+const RUN_DIRECTORY_PREFIX: &str = "lanyard-up-";
 /// The name of the link in the private directory to the chosen directory.
 const CHOSEN_LINK: &str = "chosen";
 /// The name of the link to the topmost directory that the run created for the chosen directory.

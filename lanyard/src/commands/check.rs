@@ -4,13 +4,14 @@ mod needed_actions;
 
 use std::collections::BTreeSet;
 
+use clap::builder::PossibleValuesParser;
 use lanyard_azure::{AssignedPrincipalType, CallerIdentity};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{RequiredAction, missing_actions};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
-use self::needed_actions::needed_actions;
+use self::needed_actions::{command_names, needed_actions};
 use super::azure_account::{AccountArgs, AzureAccount};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, ColumnKind, OutputArgs, TextTable};
@@ -33,8 +34,12 @@ pub(crate) struct Args {
     /// The subscription, resource group or resource at which the actions are needed [default: the subscription]
     #[arg(long, value_name = "RESOURCE-ID")]
     scope: Option<ArmResourceId>,
-    /// Check only this command, as the table shows it; can be repeated [default: all commands]
-    #[arg(long = "command", value_name = "COMMAND")]
+    /// Check only this command; can be repeated [default: all commands]
+    #[arg(
+        long = "command",
+        value_name = "COMMAND",
+        value_parser = PossibleValuesParser::new(command_names())
+    )]
     commands: Vec<String>,
     #[command(flatten)]
     output: OutputArgs,
@@ -68,8 +73,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let caller = account.caller().await?;
     let scope = args.scope.clone();
     let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
-    let mut needed = needed_actions(&account.subscription, &caller)?;
-    retain_commands(&mut needed, &args.commands)?;
+    let needed = needed_actions(&account.subscription, &caller, &args.commands)?;
     let required: Vec<_> = needed
         .iter()
         .flat_map(|(_, actions)| actions)
@@ -97,25 +101,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     output::print_value(&report, args.output.format, |line_width| report.to_text(line_width))?;
     Ok(if report.is_complete() { CommandExit::Success } else { CommandExit::Failed })
-}
-
-/// Keeps the commands with these names; all of them without names.
-fn retain_commands<T>(
-    needed: &mut Vec<(&'static str, T)>,
-    wanted: &[String],
-) -> Result<(), CommandError> {
-    let without_program =
-        |name: &String| name.strip_prefix("lanyard ").unwrap_or(name).trim().to_owned();
-    let wanted: Vec<_> = wanted.iter().map(without_program).collect();
-    let known: Vec<_> = needed.iter().map(|(command, _)| *command).collect();
-    if let Some(unknown) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(CommandError::invalid_input(format!("--command: `{unknown}` is not checked"))
-            .with_hint(format!("name one of: {}", known.join(", "))));
-    }
-    if !wanted.is_empty() {
-        needed.retain(|(command, _)| wanted.iter().any(|name| name == command));
-    }
-    Ok(())
 }
 
 /// The permission of Microsoft Graph for `create identities`, unless one of these contains it.
@@ -183,19 +168,40 @@ impl CommandPermissions {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct TestCli {
+        #[command(flatten)]
+        check: Args,
+    }
 
     #[test]
     fn only_named_commands_are_checked_and_unknown_ones_are_errors() {
-        let all = || vec![("create infra azure", 1), ("create iam azure", 2)];
-        let named = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            let mut commands = all();
-            retain_commands(&mut commands, &names).map(|()| commands)
+        let parse = |name: &str| TestCli::try_parse_from(["test", "--command", name]);
+        let args = parse("create iam azure").unwrap().check;
+        let caller = CallerIdentity {
+            object_id: uuid::Uuid::from_u128(1),
+            tenant: "6d1f8a53-90c7-4c2b-b8e4-2f5a7c901d36".parse().unwrap(),
+            principal_type: AssignedPrincipalType::ServicePrincipal,
+            permissions: Vec::new(),
         };
-        assert_eq!(named(&[]).unwrap(), all());
-        assert_eq!(named(&["lanyard create iam azure"]).unwrap(), [("create iam azure", 2)]);
-        let error = named(&["create infra"]).unwrap_err().to_string();
-        assert!(error.contains("`create infra` is not checked"), "{error}");
+        let subscription: lanyard_vocabulary::SubscriptionId =
+            "0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40".parse().unwrap();
+        let needed = |names: &[String]| needed_actions(&subscription, &caller, names).unwrap();
+        let names = |needed: &[(&'static str, BTreeSet<String>)]| {
+            needed.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&needed(&args.commands)), ["create iam azure"]);
+        assert_eq!(names(&needed(&[])), command_names());
+        for (_, actions) in needed(&[]) {
+            assert!(!actions.is_empty());
+        }
+        for name in ["create infra", "lanyard create iam azure"] {
+            let error = parse(name).unwrap_err().to_string();
+            assert!(error.contains("possible values: "), "{error}");
+        }
     }
 }

@@ -19,7 +19,14 @@ const EXAMPLE: &str = "\
 Examples:
   lanyard forecast --all-namespaces --within 14d
   lanyard forecast --input hostedclusteridentities.yaml --at 2026-12-24T18:00:00Z
-  lanyard forecast --all-namespaces -o ics > identities.ics";
+  lanyard forecast --all-namespaces -o ics > identities.ics
+
+Exit codes:
+  0  no action is needed
+  1  a credential is overdue, too late or expired, or expires --within the given time; unless
+     --ignore-unknown also if an expiry is unknown, or if there is no identity
+  2  an input is invalid or empty, or there is no cluster of that name
+  3  the environment prevents the command, such as an API server that does not answer";
 
 /// Show when each credential expires, and until when a renewal still helps
 ///
@@ -29,9 +36,6 @@ Examples:
 ///
 /// A renewal is overdue when it should have been in use: a rotator that writes within --renewal-grace-period of
 /// `renew_after` is never reported, and a rotator that has stopped is reported while a write still helps.
-///
-/// Exits with 1 if a credential is overdue, too late or expired, expires --within the given time, or has an
-/// unknown expiry, and if there are no identities (both unless --ignore-unknown).
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
@@ -82,11 +86,11 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if entries.is_empty() {
         output::print_stderr(NO_IDENTITIES_FOUND);
     }
-    let ending = entries_that_end(&entries, args.within);
+    let expiring = expiring_entries(&entries, args.within);
     match args.output {
         ForecastFormat::Table if entries.is_empty() => {}
         ForecastFormat::Table => {
-            let text = table::render(&entries, &ending, now, output::stdout_width());
+            let text = table::render(&entries, &expiring, now, output::stdout_width());
             output::print_text(&text)?;
         }
         ForecastFormat::Json | ForecastFormat::Yaml | ForecastFormat::Ics => {
@@ -96,8 +100,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
                 _ => output::serialize_document(&entries, CliOutputFormat::Json),
             };
             output::print_stdout(&text)?;
-            for entry in &ending {
-                output::print_stderr(&table::ending_line(entry));
+            for entry in &expiring {
+                output::print_stderr(&table::expiring_line(entry));
             }
         }
     }
@@ -105,12 +109,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 }
 
 /// The credentials that need no action, but expire within the time of `--within`.
-fn entries_that_end(entries: &[TimelineEntry], within: Option<Duration>) -> Vec<&TimelineEntry> {
+fn expiring_entries(entries: &[TimelineEntry], within: Option<Duration>) -> Vec<&TimelineEntry> {
     let Some(within) = within else { return Vec::new() };
-    let ends = |entry: &&TimelineEntry| {
+    let is_expiring = |entry: &&TimelineEntry| {
         !entry.forecast.verdict.requires_action() && entry.ends_within(within)
     };
-    entries.iter().filter(ends).collect()
+    entries.iter().filter(is_expiring).collect()
 }
 
 fn forecast_exit(

@@ -77,16 +77,16 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 
 fn import_text(imported: &[ImportedResource], line_width: Option<usize>) -> String {
     let mut table = TextTable::new([
+        (ColumnKind::Name, "RESOURCE"),
         (ColumnKind::Name, "RESULT"),
-        (ColumnKind::Identifier, "RESOURCE"),
         (ColumnKind::Number, "DIFFERENCES"),
         (ColumnKind::Identifier, "GROUP"),
         (ColumnKind::Identifier, "NAME"),
     ]);
     for resource in imported {
         table.add_row([
-            result_word(resource.result),
             resource.key.as_str(),
+            result_word(resource.result),
             &resource.differences.to_string(),
             resource.id.resource_group().unwrap_or_default(),
             resource.id.name(),

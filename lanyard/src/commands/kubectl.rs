@@ -36,7 +36,7 @@ pub(crate) struct KubectlArgs {
     /// The namespace of the HostedClusters [default: that of the context]
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// All namespaces, also with --namespace
+    /// List all namespaces; `--namespace` is then ignored
     #[arg(long, short = 'A')]
     all_namespaces: bool,
     /// Read HostedClusterIdentities from a file as kubectl prints them (YAML or JSON, a list or documents)
@@ -73,12 +73,17 @@ impl KubectlArgs {
     ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
         let (api, context) = self.server.connect(environment).await?;
         let client = api.client().clone();
-        let identities: Api<HostedClusterIdentities> = match &self.namespace {
-            _ if self.all_namespaces => Api::all(client),
-            Some(chosen) => Api::namespaced(client, chosen),
-            None => Api::namespaced(client, &context.namespace),
+        let identities: Api<HostedClusterIdentities> = match self.selected_namespace(&context) {
+            None => Api::all(client),
+            Some(namespace) => Api::namespaced(client, namespace),
         };
         list_identities(&api, &identities).await.map_err(|error| list_error(&error))
+    }
+
+    /// The namespace of the flags or of the context; `None` for all namespaces.
+    fn selected_namespace<'a>(&'a self, context: &'a KubectlContext) -> Option<&'a str> {
+        let namespace = self.namespace.as_deref().unwrap_or(&context.namespace);
+        (!self.all_namespaces).then_some(namespace)
     }
 }
 
@@ -174,3 +179,31 @@ fn list_error(error: &ApiError) -> CommandError {
 }
 
 const PAGE_SIZE: u32 = 500;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct TestCli {
+        #[command(flatten)]
+        kubectl: KubectlArgs,
+    }
+
+    #[test]
+    fn all_namespaces_takes_precedence_over_a_namespace() {
+        let context = KubectlContext { name: None, namespace: "of-the-context".to_owned() };
+        for (arguments, expected) in [
+            (&["-n", "x"][..], Some("x")),
+            (&[], Some("of-the-context")),
+            (&["-A"], None),
+            (&["-A", "-n", "x"], None),
+        ] {
+            let arguments = ["test"].iter().chain(arguments);
+            let cli = TestCli::try_parse_from(arguments).unwrap();
+            assert_eq!(cli.kubectl.selected_namespace(&context), expected);
+        }
+    }
+}

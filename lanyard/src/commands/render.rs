@@ -108,7 +108,8 @@ pub(crate) fn run(args: &Args) -> CommandResult {
         }
         Some(directory) => {
             write_files(directory, &files)?;
-            output::print_stderr(&format!("{} files in {}", files.len(), directory.display()));
+            let count = output::counted(files.len(), "file");
+            output::print_stderr(&format!("{count} in {}", directory.display()));
         }
     }
     // The rendering is incomplete.

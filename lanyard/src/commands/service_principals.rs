@@ -222,3 +222,36 @@ pub(in crate::commands) fn rows_text(
     }
     lines.join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(component: Component, changes: &[&str], error: Option<&str>) -> ServicePrincipalRow {
+        let found = error.is_none();
+        ServicePrincipalRow {
+            component,
+            name: format!("{}-dev", component.name()),
+            client_id: found.then(|| "7f1c6b0e-52d9-4a38-8e4f-b60d93a1c275".to_owned()),
+            object_id: None,
+            secret: format!("{}-dev", component.name()),
+            changes: changes.iter().map(|it| (*it).to_owned()).collect(),
+            renew_after: found.then(|| "2026-12-24T18:30:00Z".to_owned()),
+            not_after: None,
+            error: error.map(str::to_owned),
+            hint: error.map(|_| "ask an owner of the vault for Key Vault Administrator".to_owned()),
+        }
+    }
+
+    #[test]
+    fn rows_at_each_width() {
+        let rows = [
+            row(Component::Disk, &["created the application"], None),
+            row(Component::ControlPlaneOperator, &[], None),
+            row(Component::Ingress, &[], Some("writing the secret failed: Forbidden")),
+        ];
+        let shown = [60, 80, 200]
+            .map(|columns| format!("--- {columns} columns\n{}\n", rows_text(&rows, Some(columns))));
+        insta::assert_snapshot!(shown.concat());
+    }
+}

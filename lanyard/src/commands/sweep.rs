@@ -97,9 +97,9 @@ impl SweepReport {
             return "Every role assignment has a principal.".to_owned();
         }
         let mut table = TextTable::new([
+            (ColumnKind::Name, "NAME"),
             (ColumnKind::Name, "RESULT"),
             (ColumnKind::Name, "PRINCIPAL"),
-            (ColumnKind::Identifier, "NAME"),
             (ColumnKind::Identifier, "SCOPE"),
         ]);
         for swept in &self.role_assignments {
@@ -109,7 +109,7 @@ impl SweepReport {
                 (false, None) => "found",
             };
             let OrphanedAssignment { id, principal, scope, .. } = &swept.assignment;
-            table.add_row([result, &principal.to_string(), id.name(), scope]);
+            table.add_row([id.name(), result, &principal.to_string(), scope]);
         }
         let mut lines = vec![table.render(line_width)];
         lines.extend(self.role_assignments.iter().filter_map(|it| it.error.clone()));

@@ -12,7 +12,7 @@ use lanyard_vocabulary::EntraClientId;
 use super::azure::{LocalTestCredentials, ServeSession, quote_for_bash};
 use super::hosted_cluster;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat, OutputArgs};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
@@ -119,16 +119,6 @@ async fn print_report(
     output::print_value(&report, args.output.format, |line_width| {
         table::render_report(&report, colour, line_width)
     })?;
-    if args.output.format != CliOutputFormat::Table {
-        // JSON and YAML reports do not contain the failures.
-        for rotated in &report.rotation {
-            if let Some(failure) = &rotated.failure {
-                output::print_stderr(
-                    table::rotation_failure_text(rotated.name, failure).trim_end(),
-                );
-            }
-        }
-    }
     if let Some(readers) = scenario.reader_counts() {
         output::print_stderr(&table::reader_summary(readers));
     }

@@ -20,6 +20,8 @@ pub(crate) enum ColumnKind {
 #[derive(Debug, Clone)]
 pub(crate) struct TextTable {
     columns: Vec<TableColumn>,
+    /// The number of columns at the left that identify a row.
+    key_columns: usize,
     rows: Vec<Vec<String>>,
 }
 
@@ -55,7 +57,13 @@ impl TextTable {
     /// Creates a table whose columns follow from data.
     pub(crate) fn with_columns(columns: impl IntoIterator<Item = (ColumnKind, String)>) -> Self {
         let columns = columns.into_iter().map(|(kind, header)| TableColumn { kind, header });
-        Self { columns: columns.collect(), rows: Vec::new() }
+        Self { columns: columns.collect(), key_columns: 1, rows: Vec::new() }
+    }
+
+    /// Sets the number of columns at the left that identify a row.
+    pub(crate) fn with_key_columns(mut self, count: usize) -> Self {
+        self.key_columns = count;
+        self
     }
 
     /// Adds a row, with a cell for each column.
@@ -64,7 +72,7 @@ impl TextTable {
     }
 
     /// Formats the table in lines of at most `line_width` characters. If the columns do not fit side by side,
-    /// further columns follow below, and repeat the first one. Names and numbers are never cut, so a very narrow
+    /// further columns follow below, behind the columns that identify the row. Names and numbers are never cut, so a very narrow
     /// terminal wraps them.
     pub(crate) fn render(&self, line_width: Option<usize>) -> String {
         let limit = line_width.unwrap_or(usize::MAX);
@@ -94,19 +102,20 @@ impl TextTable {
         shortest.max(header.chars().count()).min(natural)
     }
 
-    /// Divides the columns into blocks that fit. Each block begins with the first column.
+    /// Divides the columns into blocks that fit. Each block begins with the columns that identify the row.
     fn column_blocks(&self, layout: &TableLayout) -> Vec<Vec<usize>> {
         let fits = |columns: &[usize]| {
             let minimal = columns.iter().map(|column| self.minimal_width(*column, &layout.natural));
             total_width(minimal, layout.gap) <= layout.limit
         };
         let mut blocks = Vec::new();
-        let mut block = vec![0];
-        for column in 1..self.columns.len() {
+        let keys: Vec<usize> = (0..self.key_columns).collect();
+        let mut block = keys.clone();
+        for column in self.key_columns..self.columns.len() {
             block.push(column);
-            if !fits(&block) && block.len() > 2 {
+            if !fits(&block) && block.len() > keys.len() + 1 {
                 block.pop();
-                blocks.push(std::mem::replace(&mut block, vec![0, column]));
+                blocks.push(std::mem::replace(&mut block, [&keys[..], &[column]].concat()));
             }
         }
         blocks.push(block);
@@ -231,6 +240,26 @@ mod tests {
         let expected = "COMPONENT             FIRST  SECOND\ncontrolPlaneOperator  1      2\n\n\
             COMPONENT             THIRD\ncontrolPlaneOperator  3";
         assert_eq!(table.render(Some(38)), expected);
+    }
+
+    #[test]
+    fn every_row_of_every_block_contains_the_key_columns() {
+        let columns = ["NAMESPACE", "HOSTEDCLUSTER", "READY", "VERSION", "EXPIRES", "REASON"];
+        let mut table = TextTable::new(columns.map(|header| (Name, header))).with_key_columns(2);
+        let keys = [("clusters", "harbour"), ("clusters", "quay"), ("staging", "harbour")];
+        for (namespace, cluster) in keys {
+            table.add_row([namespace, cluster, "True", "01234567", "2026-12-24", "AsExpected"]);
+        }
+        for width in 40..200 {
+            let text = table.render(Some(width));
+            for block in text.split("\n\n") {
+                let lines: Vec<Vec<_>> =
+                    block.lines().map(|line| line.split_whitespace().collect()).collect();
+                assert_eq!(lines[0][..2], ["NAMESPACE", "HOSTEDCLUSTER"], "{width}:\n{text}");
+                let found = lines[1..].iter().map(|words| (words[0], words[1]));
+                assert!(found.eq(keys), "{width}:\n{text}");
+            }
+        }
     }
 
     #[test]

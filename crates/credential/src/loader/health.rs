@@ -13,6 +13,7 @@ use crate::generation::CredentialGeneration;
 
 /// A snapshot of a loader's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LoaderHealth {
     /// The number of the generation in use.
@@ -41,6 +42,7 @@ pub struct LoaderHealth {
 
 /// A failed load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LoadFailure {
     /// When the load failed.
@@ -53,6 +55,7 @@ pub struct LoadFailure {
 
 /// Counters of load results since the file was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct LoadCounts {
     /// Published generations, the first included.

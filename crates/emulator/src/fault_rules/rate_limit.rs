@@ -278,7 +278,7 @@ mod tests {
     fn each_principal_has_its_own_bucket() {
         let now = crate::testing::start_time();
         let limit = serde_json::json!({
-            "capacity": 1, "refill": 1, "shared_by": "principal",
+            "capacity": 1, "refill": 1, "sharedBy": "principal",
         });
         let mut bucket: TokenBucketLimit = serde_json::from_value(limit).unwrap();
         assert_eq!(bucket.take_token("h", "a", now), None);

@@ -50,7 +50,7 @@ fn rule_names_hit(rules: &[Value], at: &[i64]) -> Vec<Option<String>> {
 fn request_below_the_rate_limit_falls_through_to_next_rule() {
     let limit = serde_json::json!({
         "name": "limit", "beyond": { "requests": 2, "seconds": 10 },
-        "effect": { "type": "throttle", "retry_after": 5 },
+        "effect": { "type": "throttle", "retryAfter": 5 },
     });
     let outage = serde_json::json!({
         "name": "outage", "seconds": 5, "effect": { "type": "status", "status": 503 },
@@ -95,7 +95,7 @@ fn rate_limit_hits_only_requests_above_the_rate() {
     let limit = serde_json::json!({
         "name": "limit", "host": "kv.vault.azure.net",
         "beyond": { "requests": 2, "seconds": 10 },
-        "effect": { "type": "throttle", "retry_after": 5 },
+        "effect": { "type": "throttle", "retryAfter": 5 },
     });
     let hits = rule_hits(&limit, &[0, 1, 2, 9, 10, 11, 12]);
     assert_eq!(hits, [false, false, true, true, false, false, true]);
@@ -158,8 +158,8 @@ fn api_version_and_principal_select_requests() {
     let mut get = request(AzureService::KeyVault, &http::Method::GET, "/secrets/a");
     let effect = serde_json::json!({ "type": "reset" });
     let by = |field: &str, value: &str| serde_json::json!({ "name": "r", field: value, "effect": effect });
-    assert_eq!(affected(by("api_version", "2024-01-01"), 1, &get), [true]);
-    assert_eq!(affected(by("api_version", "2024-02-01"), 1, &get), [false]);
+    assert_eq!(affected(by("apiVersion", "2024-01-01"), 1, &get), [true]);
+    assert_eq!(affected(by("apiVersion", "2024-02-01"), 1, &get), [false]);
     assert_eq!(affected(by("principal", id), 1, &get), [false]);
     for claim in ["oid", "appid", "azp"] {
         let claims = serde_json::json!({ claim: id });
@@ -172,7 +172,42 @@ fn api_version_and_principal_select_requests() {
     get.headers.clear();
     get.body = format!("client_id={id}").into();
     assert_eq!(affected(by("principal", id), 1, &get), [true]);
-    assert_eq!(affected(by("client_id", id), 1, &get), [true]);
+    assert_eq!(affected(by("clientId", id), 1, &get), [true]);
+}
+
+#[test]
+fn names_are_camel_case_and_names_of_earlier_versions_are_accepted() {
+    let id = "22222222-0000-4000-8000-0000000000a1";
+    let camel_case = serde_json::json!({
+        "name": "r", "apiVersion": "2024-01-01", "clientId": id,
+        "bucket": { "capacity": 1, "refill": 1, "sharedBy": "principal" },
+        "effect": { "type": "throttle", "retryAfter": 5, "retryAfterMs": 250 },
+    });
+    let serialized = serde_json::to_value(rule(camel_case.clone())).unwrap();
+    for pointer in [
+        "/apiVersion",
+        "/clientId",
+        "/bucket/sharedBy",
+        "/effect/retryAfter",
+        "/effect/retryAfterMs",
+    ] {
+        assert_eq!(serialized.pointer(pointer), camel_case.pointer(pointer), "{pointer}");
+    }
+    assert!(!serialized.to_string().contains('_'), "{serialized}");
+
+    let snake_case = serde_json::json!({
+        "name": "r", "api_version": "2024-01-01", "client_id": id,
+        "bucket": { "capacity": 1, "refill": 1, "shared_by": "principal" },
+        "effect": { "type": "throttle", "retry_after": 5, "retry_after_ms": 250 },
+    });
+    assert_eq!(rule(snake_case), rule(camel_case));
+    let status = |names: [&str; 2]| {
+        rule(serde_json::json!({
+            "name": "r",
+            "effect": { "type": "status", "status": 503, names[0]: 5, names[1]: 250 },
+        }))
+    };
+    assert_eq!(status(["retry_after", "retry_after_ms"]), status(["retryAfter", "retryAfterMs"]));
 }
 
 #[test]
@@ -206,7 +241,7 @@ fn throttling_uses_the_format_of_each_service() {
         wait,
         draw: 0,
     };
-    let throttle = serde_json::json!({ "type": "throttle", "retry_after_ms": 250 });
+    let throttle = serde_json::json!({ "type": "throttle", "retryAfterMs": 250 });
     for (service, status, expected) in [
         (AzureService::Entra, 429, "Too Many Requests"),
         (AzureService::KeyVault, 429, r#""code":"Throttled""#),

@@ -3,14 +3,13 @@
 use clap::builder::NonEmptyStringValueParser;
 use http::Method;
 use lanyard_emulator::FaultDrill;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::control_client::{ControlClient, ControlFlags, item_path};
 use super::local_azure_flags::read_drill_file;
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{
-    CliOutputFormat, ColumnKind, OutputArgs, TextTable, print_stdout, print_value,
-};
+use crate::output::{ColumnKind, OutputArgs, TextTable, print_stdout, print_value};
 use crate::settings::ProcessEnvironment;
 
 /// The subcommands of `lanyard azure drill`.
@@ -73,15 +72,9 @@ pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) 
     match command {
         DrillCommand::List(args) => {
             let drills = FaultDrill::named_drills();
-            let running = match args.output.format {
-                CliOutputFormat::Table => find_running_drill(&args.control, &environment).await?,
-                CliOutputFormat::Json | CliOutputFormat::Yaml => None,
-            };
-            print_value(&drills, args.output.format, |line_width| {
-                let table = drill_table(&drills, line_width);
-                let running = running.iter().map(running_drill_line);
-                std::iter::once(table).chain(running).collect::<Vec<_>>().join("\n\n")
-            })?;
+            let running = find_running_drill(&args.control, &environment).await?;
+            let list = DrillList { drills: &drills, running: running.as_ref() };
+            print_value(&list, args.output.format, |line_width| list.to_text(line_width))?;
         }
         DrillCommand::Start(args) => {
             let file = read_drill_file(&args.fault_drill)?;
@@ -103,16 +96,34 @@ pub(crate) async fn run(command: DrillCommand, environment: ProcessEnvironment) 
     Ok(CommandExit::Success)
 }
 
-/// The running drill, or `null`; `None` if no local Azure answers and the flags select none.
+/// The drills, and the one that is running.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DrillList<'a> {
+    drills: &'a [FaultDrill],
+    /// The running drill, or `null`; `None` if no local Azure is known.
+    running: Option<&'a Value>,
+}
+
+impl DrillList<'_> {
+    fn to_text(&self, line_width: Option<usize>) -> String {
+        let table = drill_table(self.drills, line_width);
+        let running = self.running.map(running_drill_line);
+        std::iter::once(table).chain(running).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+/// The running drill, or `null`. `None` if the flags select no local Azure, and none answers or several run.
 async fn find_running_drill(
     flags: &ControlFlags,
     environment: &ProcessEnvironment,
 ) -> Result<Option<Value>, CommandError> {
-    let drills = match ControlClient::find(flags, environment) {
-        Ok(client) => client.send(Method::GET, "drills", None).await,
-        Err(error) => Err(error),
+    let client = match ControlClient::find(flags, environment) {
+        Ok(client) => client,
+        Err(_) if flags.state().is_none() => return Ok(None),
+        Err(error) => return Err(error),
     };
-    match drills {
+    match client.send(Method::GET, "drills", None).await {
         Ok(mut drills) => Ok(Some(drills["running"].take())),
         Err(error) if flags.state().is_none() && error.is_unavailable() => Ok(None),
         Err(error) => Err(error),

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// The node of the metadata service, which was created with `PUT /lanyard/v1/nodes/NAME`
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Print what removes the variables from the shell again; no local Azure needs to run
+    /// Print the lines that unset the variables; no local Azure needs to run
     #[arg(long, conflicts_with_all = ["state", "node"])]
     unset: bool,
     /// The syntax of the lines, for the output format `table`

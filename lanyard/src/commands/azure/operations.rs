@@ -47,7 +47,8 @@ fn operation_table(rows: &[OperationSummary], line_width: Option<usize>) -> Stri
         (ColumnKind::Name, "STATE"),
         (ColumnKind::Text, "CLIENTS"),
         (ColumnKind::Text, "NOTE"),
-    ]);
+    ])
+    .with_key_columns(2);
     for row in rows {
         let (clients, note) = (row.clients.join(", "), row.note.unwrap_or("-"));
         table.add_row([row.service, row.id, &row.method, row.support, &clients, note]);

@@ -22,7 +22,12 @@ const EXAMPLE: &str = "\
 Examples:
   lanyard azure run --login az group list
   lanyard azure run --drill kv-throttled-at-boot -- cargo test
-  lanyard azure run -o json -- ./deploy.sh 2> request-log.json";
+  lanyard azure run -o json -- sh -c './deploy.sh 2> deploy.log' 2> request-log.json
+
+Exit codes:
+  2  an input is invalid, such as a flag, or the command cannot be run
+  3  the environment prevents the local Azure, such as a port that is in use
+  *  the exit code of the command, or 128 plus the signal that ended it";
 
 /// Run a command against its own local Azure, and print the request log
 ///

@@ -9,6 +9,7 @@ use lanyard_emulator::Emulator;
 use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
 use super::session::{self, ServeSession};
+use super::shell_syntax::quote_for_bash;
 use super::start_azure::{self, CertificateAuthorityFiles};
 use super::test_credentials::LocalTestCredentials;
 use crate::exit::{CommandError, CommandExit, CommandResult};
@@ -109,7 +110,8 @@ fn startup_message(session: &ServeSession, args: &Args) -> String {
         .local_azure
         .state
         .as_ref()
-        .map_or_else(String::new, |directory| format!(" --state '{}'", directory.display()));
+        .map(|directory| format!(" --state {}", quote_for_bash(&directory.display().to_string())))
+        .unwrap_or_default();
     let custom_cloud = session.custom_cloud.as_ref().map_or_else(String::new, |url| {
         format!("custom cloud: az cloud register --name Local --endpoint-resource-manager {url}\n")
     });

@@ -1,7 +1,6 @@
-//! The descriptor file that a running `lanyard azure serve` or `lanyard up` writes for `lanyard azure env` and for clients:
-//! its address and the paths of the certificates to trust.
+//! The descriptor file that a running `lanyard azure serve` or `lanyard up` writes for `lanyard azure env` and for
+//! clients: its address and the paths of the certificates to trust.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -81,8 +80,12 @@ impl ServeSession {
         Ok(session)
     }
 
-    /// Finds the running local Azure: that of the state directory, or that of `lanyard azure env` in this shell,
-    /// or that of the user's `lanyard azure serve`, or that of the user's `lanyard up`.
+    /// Finds the running local Azure, the first of:
+    ///
+    /// 1. that of the state directory;
+    /// 2. that whose variables `lanyard azure env` set in this shell;
+    /// 3. that of the user's `lanyard azure serve`;
+    /// 4. that of the user's `lanyard up`.
     pub(crate) fn find(
         state: Option<&Path>,
         environment: &ProcessEnvironment,
@@ -99,23 +102,21 @@ impl ServeSession {
         let mut sessions = directories.filter_map(|directory| Self::load(directory).ok());
         sessions.find(|session| session.control == control).ok_or_else(|| {
             CommandError::unavailable(format!(
-                "no local Azure of `lanyard azure serve` is running at {control}"
+                "no local Azure of `lanyard azure serve` or `lanyard up` is running at {control}"
             ))
             .with_hint("start it, select another one with --state, or unset LANYARD_AZURE_CONTROL")
         })
     }
 
-    /// The local Azure of the running `lanyard up`, or `otherwise` if there is none.
-    fn load_of_up(otherwise: CommandError) -> Result<Self, CommandError> {
-        let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-        let is_run = |name: &OsStr| {
-            name.to_str().is_some_and(|name| name.starts_with(lanyard_up::RUN_DIRECTORY_PREFIX))
-        };
-        let directories = entries.filter(|entry| is_run(&entry.file_name()));
+    /// The local Azure of the running `lanyard up`, or the error `not_running` if there is none.
+    fn load_of_up(not_running: CommandError) -> Result<Self, CommandError> {
+        // A run without a descriptor does not serve clients yet.
+        let directories =
+            lanyard_up::find_run_directories(&std::env::temp_dir()).unwrap_or_default();
         let mut sessions: Vec<_> =
-            directories.filter_map(|directory| Self::load(&directory.path()).ok()).collect();
+            directories.iter().filter_map(|it| Self::read_descriptor(it).ok()).collect();
         match sessions.len() {
-            0 => Err(otherwise),
+            0 => Err(not_running),
             1 => Ok(sessions.remove(0)),
             several => {
                 let directories: Vec<_> =
@@ -128,21 +129,20 @@ impl ServeSession {
 
     /// Reads the descriptor of the local Azure that runs with this directory.
     pub(crate) fn load(directory: &Path) -> Result<Self, CommandError> {
-        let path = descriptor_path(directory);
-        let none = |error: &dyn std::error::Error| {
-            CommandError::unavailable(format!("no local Azure is running: {}", path.display()))
-                .with_cause(error)
-                .with_hint(
-                    "start one with `lanyard azure serve` or `lanyard up`, with the same --state if it has one",
-                )
-        };
-        // A user who can write the descriptor could redirect this client's requests, including its tokens.
-        require_owned_directory(directory).map_err(|error| none(&error))?;
-        let text = fs::read(&path).map_err(|error| none(&error))?;
-        let session: Self = serde_json::from_slice(&text).map_err(|error| none(&error))?;
+        let session = Self::read_descriptor(directory)?;
         // The descriptor of a killed process remains, so check that its port accepts a connection.
-        std::net::TcpStream::connect(session.address).map_err(|error| none(&error))?;
+        std::net::TcpStream::connect(session.address)
+            .map_err(|error| not_running_error(directory, &error))?;
         Ok(session)
+    }
+
+    /// Reads the descriptor in a directory. Its process may have ended.
+    fn read_descriptor(directory: &Path) -> Result<Self, CommandError> {
+        // A user who can write the descriptor could redirect this client's requests, including its tokens.
+        require_owned_directory(directory).map_err(|error| not_running_error(directory, &error))?;
+        let text = fs::read(descriptor_path(directory))
+            .map_err(|error| not_running_error(directory, &error))?;
+        serde_json::from_slice(&text).map_err(|error| not_running_error(directory, &error))
     }
 
     /// Removes the descriptor. The certificates stay for clients that are still running.
@@ -210,6 +210,13 @@ fn require_owned_directory(directory: &Path) -> io::Result<()> {
         return refuse("other users can write into it");
     }
     Ok(())
+}
+
+fn not_running_error(directory: &Path, error: &dyn std::error::Error) -> CommandError {
+    let path = descriptor_path(directory);
+    CommandError::unavailable(format!("no local Azure is running: {}", path.display()))
+        .with_cause(error)
+        .with_hint("start one with `lanyard azure serve` or `lanyard up`, with the same --state if it has one")
 }
 
 fn descriptor_path(directory: &Path) -> PathBuf {

@@ -317,8 +317,8 @@ fn plan_text(plan: &DestroyPlan) -> String {
         return "Nothing to remove.".to_owned();
     }
     let mut table = TextTable::new([
-        (ColumnKind::Identifier, "REMOVE"),
-        (ColumnKind::Identifier, "WITH"),
+        (ColumnKind::Name, "REMOVE"),
+        (ColumnKind::Name, "WITH"),
         (ColumnKind::Identifier, "GROUP"),
         (ColumnKind::Identifier, "NAME"),
     ]);

@@ -45,15 +45,15 @@ pub(in crate::commands) fn plan_text(checked: &CheckedPlan, line_width: Option<u
         checked.plan.resources.iter().filter(|it| change_word(&it.change).is_some()).collect();
     if !changed.is_empty() {
         let mut table = TextTable::new([
+            (ColumnKind::Name, "RESOURCE"),
             (ColumnKind::Name, "CHANGE"),
-            (ColumnKind::Identifier, "RESOURCE"),
             (ColumnKind::Identifier, "GROUP"),
             (ColumnKind::Identifier, "NAME"),
         ]);
         for planned in &changed {
             let word = change_word(&planned.change).unwrap_or_default();
             let group = planned.id.resource_group().unwrap_or_default();
-            table.add_row([word, planned.key.as_str(), group, planned.id.name()]);
+            table.add_row([planned.key.as_str(), word, group, planned.id.name()]);
         }
         sections.push(table.render(line_width));
     }

@@ -70,19 +70,19 @@ fn plan_text(plan: &RollBackPlan) -> String {
         return "The interrupted run changed nothing.".to_owned();
     }
     let mut table = TextTable::new([
+        (ColumnKind::Name, "RESOURCE"),
         (ColumnKind::Name, "UNDO"),
-        (ColumnKind::Identifier, "RESOURCE"),
-        (ColumnKind::Identifier, "WITH"),
+        (ColumnKind::Name, "WITH"),
         (ColumnKind::Identifier, "GROUP"),
         (ColumnKind::Identifier, "NAME"),
     ]);
     for resource in &plan.restored {
         let word = if resource.recreated { "recreate" } else { "restore" };
         let group = resource.id.resource_group().unwrap_or_default();
-        table.add_row([word, resource.key.as_str(), "", group, resource.id.name()]);
+        table.add_row([resource.key.as_str(), word, "", group, resource.id.name()]);
     }
     for [key, with, group, name] in removed_rows(&plan.removed) {
-        table.add_row(["delete", key, with, group, name]);
+        table.add_row([key, "delete", with, group, name]);
     }
     table.render(output::stderr_width())
 }

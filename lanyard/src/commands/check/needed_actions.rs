@@ -25,35 +25,50 @@ use crate::exit::CommandError;
 const NAME: &str = "example";
 const LOCATION: &str = "eastus";
 
-/// The commands with the actions that they need.
+/// Computes the actions that a command needs for the example cluster.
+type ComputeActions = fn(&Example<'_>) -> Result<BTreeSet<String>, CommandError>;
+
+/// The commands whose actions are checked.
+const COMMANDS: [(&str, ComputeActions); 13] = [
+    ("create infra azure", infra_actions),
+    ("create infra azure --assign-identity-roles", infra_actions_with_roles),
+    ("create iam azure", |it| Ok(command_actions(&iam_resources(&it.iam()?)))),
+    ("create oidc azure", |it| Ok(command_actions(&oidc_resources(&it.oidc()?)))),
+    ("create keyvault azure", |it| Ok(command_actions(&keyvault_resources(&it.keyvault()?)))),
+    ("create identities azure", |it| Ok(command_actions(&it.data_plane()?))),
+    ("create identities azure --enable-kms", kms_actions),
+    ("create aks azure", |it| Ok(command_actions(&aks_resources(&it.aks())))),
+    ("create dns azure", |it| Ok(command_actions(&dns_resources(&it.dns())))),
+    ("create cluster azure", infra_actions),
+    ("create cluster azure --assign-identity-roles", infra_actions_with_roles),
+    ("destroy cluster azure", |it| Ok(removal_actions(&it.infra_with_roles()?))),
+    ("ccoctl azure create-managed-identities", |it| {
+        Ok(command_actions(&it.component_identities()?))
+    }),
+];
+
+/// The names of the commands whose actions are checked.
+pub(super) fn command_names() -> [&'static str; COMMANDS.len()] {
+    COMMANDS.map(|(name, _)| name)
+}
+
+/// The commands of these names with the actions that they need; all commands without names.
 pub(super) fn needed_actions(
     subscription: &SubscriptionId,
     caller: &CallerIdentity,
+    names: &[String],
 ) -> Result<Vec<(&'static str, BTreeSet<String>)>, CommandError> {
     let principal = PrincipalReference::ObjectId(caller.object_id);
-    let example = Example { subscription, principal };
-    let (infra, with_roles) = (infra_resources(&example.infra()?), example.infra_with_roles()?);
-    let created = |resources: &[DesiredResource]| command_actions(resources);
-    Ok(vec![
-        ("create infra azure", created(&infra)),
-        ("create infra azure --assign-identity-roles", created(&with_roles)),
-        ("create iam azure", created(&iam_resources(&example.iam()?))),
-        ("create oidc azure", created(&oidc_resources(&example.oidc()?))),
-        ("create keyvault azure", created(&keyvault_resources(&example.keyvault(caller)?))),
-        ("create identities azure", created(&example.data_plane()?)),
-        ("create identities azure --enable-kms", example.kms_actions()?),
-        ("create aks azure", created(&aks_resources(&example.aks()))),
-        ("create dns azure", created(&dns_resources(&example.dns()))),
-        ("create cluster azure", created(&infra)),
-        ("create cluster azure --assign-identity-roles", created(&with_roles)),
-        ("destroy cluster azure", removal_actions(&with_roles)),
-        ("ccoctl azure create-managed-identities", created(&example.component_identities()?)),
-    ])
+    let example = Example { subscription, caller, principal };
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let wanted = COMMANDS.into_iter().filter(|(name, _)| is_wanted(name));
+    wanted.map(|(name, actions)| Ok((name, actions(&example)?))).collect()
 }
 
 /// An example cluster.
 struct Example<'a> {
     subscription: &'a SubscriptionId,
+    caller: &'a CallerIdentity,
     principal: PrincipalReference,
 }
 
@@ -126,13 +141,13 @@ impl Example<'_> {
         })
     }
 
-    fn keyvault(&self, caller: &CallerIdentity) -> Result<KeyvaultParameters, CommandError> {
+    fn keyvault(&self) -> Result<KeyvaultParameters, CommandError> {
         Ok(KeyvaultParameters {
             subscription: self.subscription.clone(),
             resource_group: NAME.to_owned(),
             location: LOCATION.to_owned(),
             name: parse(NAME)?,
-            tenant: caller.tenant.clone(),
+            tenant: self.caller.tenant.clone(),
             purge_protection: false,
             recover: false,
             administrator: Some(self.principal.clone()),
@@ -149,27 +164,6 @@ impl Example<'_> {
             issuer: "https://example.com".to_owned(),
         };
         data_plane_resources(&parameters).map_err(|error| invalid(&error))
-    }
-
-    /// The actions for the workers' identities, for the key and for the role at it.
-    fn kms_actions(&self) -> Result<BTreeSet<String>, CommandError> {
-        let group = ResourceGroupBody::id(self.subscription, NAME);
-        let vault = group.provider_resource(VaultBody::RESOURCE_TYPE, NAME);
-        let key = VaultKeyBody::id(&vault, &parse(NAME)?);
-        let PrincipalReference::ObjectId(principal) = self.principal else {
-            return Err(CommandError::unavailable("the example cluster has no principal"));
-        };
-        let parameters = KmsParameters {
-            subscription: self.subscription.clone(),
-            prefix: NAME.to_owned(),
-            scope: key.clone(),
-            principal,
-        };
-        let kind = key.resource_type().unwrap_or_default();
-        let mut actions = command_actions(&self.data_plane()?);
-        actions.extend(command_actions(&kms_resources(&parameters)));
-        actions.extend(["read", "write"].map(|verb| format!("{kind}/{verb}")));
-        Ok(actions)
     }
 
     fn component_identities(&self) -> Result<Vec<DesiredResource>, CommandError> {
@@ -236,4 +230,33 @@ impl Example<'_> {
             }),
         }
     }
+}
+
+fn infra_actions(example: &Example<'_>) -> Result<BTreeSet<String>, CommandError> {
+    Ok(command_actions(&infra_resources(&example.infra()?)))
+}
+
+fn infra_actions_with_roles(example: &Example<'_>) -> Result<BTreeSet<String>, CommandError> {
+    Ok(command_actions(&example.infra_with_roles()?))
+}
+
+/// The actions for the workers' identities, for the key and for the role at it.
+fn kms_actions(example: &Example<'_>) -> Result<BTreeSet<String>, CommandError> {
+    let group = ResourceGroupBody::id(example.subscription, NAME);
+    let vault = group.provider_resource(VaultBody::RESOURCE_TYPE, NAME);
+    let key = VaultKeyBody::id(&vault, &parse(NAME)?);
+    let PrincipalReference::ObjectId(principal) = example.principal else {
+        return Err(CommandError::unavailable("the example cluster has no principal"));
+    };
+    let parameters = KmsParameters {
+        subscription: example.subscription.clone(),
+        prefix: NAME.to_owned(),
+        scope: key.clone(),
+        principal,
+    };
+    let kind = key.resource_type().unwrap_or_default();
+    let mut actions = command_actions(&example.data_plane()?);
+    actions.extend(command_actions(&kms_resources(&parameters)));
+    actions.extend(["read", "write"].map(|verb| format!("{kind}/{verb}")));
+    Ok(actions)
 }

@@ -18,7 +18,7 @@ use lanyard_vocabulary::{Cloud, format_error_chain};
 use serde::Serialize;
 use url::Url;
 
-use self::credential_files::{CredentialFile, CredentialFiles};
+use self::credential_files::{CredentialFile, CredentialFiles, read_error};
 use crate::commands::azure_transport;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
@@ -58,7 +58,12 @@ pub(crate) struct Args {
 #[serde(rename_all = "camelCase")]
 struct CredentialCheck {
     file: PathBuf,
-    inspection: Inspection,
+    /// `None` if the file cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inspection: Option<Inspection>,
+    /// Why the file cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_error: Option<String>,
     token: CredentialCheckStep,
     call: CredentialCheckStep,
     ok: bool,
@@ -76,11 +81,31 @@ enum CredentialCheckStep {
     NotTried { reason: &'static str },
 }
 
+impl CredentialCheck {
+    /// The failed check of a file that cannot be read.
+    fn unreadable(file: &CredentialFile, error: &std::io::Error) -> Self {
+        let not_tried = || CredentialCheckStep::NotTried { reason: "the file cannot be read" };
+        Self {
+            file: file.name().to_owned(),
+            inspection: None,
+            read_error: Some(error.to_string()),
+            token: not_tried(),
+            call: not_tried(),
+            ok: false,
+        }
+    }
+}
+
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let files = CredentialFiles::find(&args.file)?;
     let mut checks = Vec::new();
     for file in &files.files {
-        checks.push(check_file(file, &args, &environment).await?);
+        checks.push(match file.read() {
+            Ok(content) => check_file(file, content, &args, &environment).await?,
+            // The other files of the directory are checked all the same.
+            Err(error) if files.is_directory => CredentialCheck::unreadable(file, &error),
+            Err(error) => return Err(read_error(file.name(), &error)),
+        });
     }
     let format = args.output.format;
     match checks.as_slice() {
@@ -97,11 +122,11 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 
 async fn check_file(
     file: &CredentialFile,
+    content: Vec<u8>,
     args: &Args,
     environment: &ProcessEnvironment,
 ) -> Result<CredentialCheck, CommandError> {
     let clock = SystemClock::shared();
-    let bytes = file.read()?;
     let scope = match &args.call {
         None => None,
         Some(url) => Some(AuthenticatedClient::scope_of(url).ok_or_else(|| {
@@ -109,8 +134,8 @@ async fn check_file(
                 .with_hint("give a URL of Azure Resource Manager or of a vault")
         })?),
     };
-    let inspection = inspect(&bytes, clock.now());
-    drop(bytes);
+    let inspection = inspect(&content, clock.now());
+    drop(content);
     let (token, call) = if args.offline {
         (
             CredentialCheckStep::NotTried { reason: "--offline" },
@@ -125,7 +150,8 @@ async fn check_file(
     };
     let failed = |step: &CredentialCheckStep| matches!(step, CredentialCheckStep::Failed { .. });
     let ok = inspection.is_usable() && !failed(&token) && !failed(&call);
-    Ok(CredentialCheck { file: file.name().to_owned(), inspection, token, call, ok })
+    let (file, inspection) = (file.name().to_owned(), Some(inspection));
+    Ok(CredentialCheck { file, inspection, read_error: None, token, call, ok })
 }
 
 fn url_host(url: &Url) -> &str {

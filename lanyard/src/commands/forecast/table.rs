@@ -13,7 +13,7 @@ use crate::output::{ColumnKind, TextTable};
 /// Identities of one cluster with the same milestone in the same minute share a line.
 pub(super) fn render(
     entries: &[TimelineEntry],
-    ending: &[&TimelineEntry],
+    expiring: &[&TimelineEntry],
     now: Timestamp,
     line_width: Option<usize>,
 ) -> String {
@@ -24,8 +24,8 @@ pub(super) fn render(
     }
     let alarming =
         entries.iter().filter(|it| it.forecast.verdict.requires_action() || it.is_unknown());
-    let ending = ending.iter().map(|entry| ending_line(entry));
-    let lines: Vec<_> = alarming.map(entry_line).chain(ending).collect();
+    let expiring = expiring.iter().map(|entry| expiring_line(entry));
+    let lines: Vec<_> = alarming.map(entry_line).chain(expiring).collect();
     if !lines.is_empty() {
         sections.push(lines.join("\n"));
     }
@@ -60,17 +60,18 @@ fn timeline_table(
 ) -> String {
     let mut table = TextTable::new([
         (ColumnKind::Name, "WHEN"),
-        (ColumnKind::Name, "IN"),
         (ColumnKind::Name, "WHAT"),
         (ColumnKind::Name, "HOSTEDCLUSTER"),
+        (ColumnKind::Name, "IN"),
         (ColumnKind::Text, "IDENTITIES"),
-    ]);
+    ])
+    .with_key_columns(2);
     for ((at, moment, namespace, cluster), identities) in moments {
         table.add_row([
             format_minute(*at),
-            time_until(at.duration_since(now)),
             moment.title().to_owned(),
             format!("{namespace}/{cluster}"),
+            time_until(at.duration_since(now)),
             identities.join(", "),
         ]);
     }
@@ -84,7 +85,7 @@ fn entry_line(entry: &TimelineEntry) -> String {
 }
 
 /// A credential that needs no action, but expires within the time of `--within`.
-pub(super) fn ending_line(entry: &TimelineEntry) -> String {
+pub(super) fn expiring_line(entry: &TimelineEntry) -> String {
     let TimelineEntry { namespace, cluster, component, forecast, .. } = entry;
     let end = forecast.expires_at.map(|at| format!(" ends at {at}")).unwrap_or_default();
     format!("within: {namespace}/{cluster} {component}: its credential{end}")

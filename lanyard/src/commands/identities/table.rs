@@ -18,7 +18,8 @@ const HEADER: [&str; 8] = [
 
 /// Formats a row for each identity, and below the table the messages of those that are not ready.
 pub(super) fn render(rows: &[IdentityRow<'_>], line_width: Option<usize>) -> String {
-    let mut table = TextTable::new(HEADER.map(|header| (ColumnKind::Name, header)));
+    let mut table =
+        TextTable::new(HEADER.map(|header| (ColumnKind::Name, header))).with_key_columns(3);
     for row in rows {
         table.add_row(cells(row));
     }

@@ -159,3 +159,17 @@ fn open_stale_cache(args: &KeyVaultArgs, clock: &SharedClock) -> Result<StaleCac
         CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ca_file_of_the_cluster_is_required_in_a_pod() {
+        let service_account = tempfile::tempdir().unwrap();
+        // The file is missing: the token proxy fails instead of trusting the roots of the system.
+        let expected = service_account.path().join("ca.crt");
+        assert_eq!(cluster_ca_file(service_account.path()), Some(expected));
+        assert_eq!(cluster_ca_file(&service_account.path().join("absent")), None);
+    }
+}

@@ -7,7 +7,7 @@ use lanyard_node::audit::{ChainBreak, is_trail_line, verify_chain};
 use lanyard_node::policy::ObservedReads;
 
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, CliOutputFormat, OUTPUT_HEADING, counted};
 
 /// The subcommands of `lanyard node policy`.
 #[derive(Debug, clap::Subcommand)]
@@ -32,12 +32,19 @@ pub(crate) struct SuggestPolicyArgs {
     /// The audit trails, oldest first; `-` reads standard input
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     from: Vec<PathBuf>,
-    /// The output format of the policy
-    #[arg(long, short, value_enum, default_value = "yaml", value_name = "FORMAT")]
+    /// The format of the output
+    #[arg(
+        long,
+        short,
+        value_enum,
+        default_value = "yaml",
+        value_name = "FORMAT",
+        help_heading = OUTPUT_HEADING
+    )]
     output: PolicyFormat,
 }
 
-/// The output format of a policy.
+/// The format of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PolicyFormat {
     /// YAML, as `--policy-file` reads it
@@ -77,15 +84,15 @@ fn suggest_policy(args: &SuggestPolicyArgs) -> CommandResult {
     let suggestion = observed.suggest();
     if !suggestion.unreadable.is_empty() {
         output::print_stderr(&format!(
-            "warning: skipped {} lines that are not records; the first is line {}",
-            suggestion.unreadable.len(),
+            "warning: skipped {} without a record; the first is line {}",
+            counted(suggestion.unreadable.len(), "line"),
             suggestion.unreadable[0],
         ));
     }
     output::print_stderr(&format!(
-        "{} reads became {} rules",
-        suggestion.accesses,
-        suggestion.policy.len()
+        "{} became {}",
+        counted(suggestion.accesses, "read"),
+        counted(suggestion.policy.len(), "rule")
     ));
     let format = match args.output {
         PolicyFormat::Yaml => CliOutputFormat::Yaml,

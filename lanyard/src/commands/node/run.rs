@@ -53,21 +53,8 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
     let (policy, audit) = open_policy_and_audit(&args.policy, &metrics, &clock)?;
     let cluster = NodeKubernetes::open(&args, &settings, &open_context, &clock).await?;
     let controls = ProviderControls { policy: &policy, audit: &audit, metrics: &metrics };
-    let publisher_settings =
-        PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
-    let memory = publisher_settings.memory.clone();
-    let azure = built_in_provider(&args, &environment, &controls, (&memory, &clock))?;
-    let sockets =
-        Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
-    let registry =
-        ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), pod_overrides(&args.providers));
-    let parts = PublisherParts {
-        classes: Arc::clone(&cluster.classes),
-        provider: Arc::new(MeteredProvider::new(Arc::new(registry), metrics.clone())),
-        reporter: Arc::new(MeteredReporter::new(Arc::clone(&cluster.reporter), metrics.clone())),
-        clock: Arc::clone(&clock),
-    };
-    let publisher = Publisher::new(publisher_settings, parts);
+    let NodePublisher { publisher, azure, sockets, memory } =
+        build_publisher(&args, (&settings, &environment), &controls, &cluster, &clock)?;
     let served = args.providers.provider_socket.clone().zip(azure);
     let provider =
         served.map(|(path, it)| (path, ProviderServer::new(it, memory, Arc::clone(&clock))));
@@ -114,6 +101,43 @@ pub(super) async fn run(args: NodeArgs, environment: ProcessEnvironment) -> Comm
     // Blocks until the last records are written; no other work is left at this point.
     audit.flush();
     ended
+}
+
+/// The publisher with its providers.
+struct NodePublisher {
+    publisher: Publisher,
+    /// The built-in provider; `None` if the flags select a provider `azure` in another process.
+    azure: Option<Arc<dyn Provider>>,
+    /// The providers in other processes.
+    sockets: Arc<SocketProviders>,
+    /// The memory account that the volumes and the built-in provider share.
+    memory: MemoryAccount,
+}
+
+fn build_publisher(
+    args: &NodeArgs,
+    (settings, environment): (&NodeSettings, &ProcessEnvironment),
+    controls: &ProviderControls<'_>,
+    cluster: &NodeKubernetes,
+    clock: &SharedClock,
+) -> Result<NodePublisher, CommandError> {
+    let ProviderControls { audit, metrics, .. } = *controls;
+    let publisher_settings =
+        PublisherSettings { audit: audit.clone(), ..publisher_settings(settings, environment)? };
+    let memory = publisher_settings.memory.clone();
+    let azure = built_in_provider(args, environment, controls, (&memory, clock))?;
+    let sockets =
+        Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(clock)));
+    let registry =
+        ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), pod_overrides(&args.providers));
+    let parts = PublisherParts {
+        classes: Arc::clone(&cluster.classes),
+        provider: Arc::new(MeteredProvider::new(Arc::new(registry), metrics.clone())),
+        reporter: Arc::new(MeteredReporter::new(Arc::clone(&cluster.reporter), metrics.clone())),
+        clock: Arc::clone(clock),
+    };
+    let publisher = Publisher::new(publisher_settings, parts);
+    Ok(NodePublisher { publisher, azure, sockets, memory })
 }
 
 /// Builds the server of the CSI socket. Builds with the feature `sanity` can add the controller service for

@@ -86,6 +86,54 @@ fn rotation_table(report: &ScenarioReport, line_width: Option<usize>) -> String 
 }
 
 /// Formats the failure of a rotation with its hint.
-pub(super) fn rotation_failure_text(component: Component, failure: &StepFailure) -> String {
+fn rotation_failure_text(component: Component, failure: &StepFailure) -> String {
     format!("{component}: rotation failed: {}\n  hint: {}\n\n", failure.detail, failure.hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_up::RotationReport;
+
+    use super::*;
+
+    /// The report of a run in which one component failed, and its rotation as well.
+    fn report() -> ScenarioReport {
+        let hop = |place: u8, failed: Option<u8>| {
+            let outcome = match failed {
+                Some(failed) if place == failed => HopOutcome::Failed,
+                Some(failed) if place > failed => HopOutcome::NotReached,
+                _ => HopOutcome::Succeeded,
+            };
+            HopReport {
+                name: Hop::ALL[usize::from(place)],
+                ok: outcome == HopOutcome::Succeeded,
+                millis: f64::from(place) * 12.5,
+                detail: "AADSTS700016: the application is unknown in the tenant".to_owned(),
+                hint: Some("register the application in the tenant of the credential".to_owned()),
+                outcome,
+            }
+        };
+        let component = |name, failed| ComponentReport {
+            name,
+            hops: (0..11).map(|place| hop(place, failed)).collect(),
+        };
+        let rotated = |name, failure: Option<StepFailure>| RotationReport {
+            name,
+            millis: failure.is_none().then_some(109.1),
+            failure,
+        };
+        let failure = StepFailure::new("no token with the new key after 10 s", "see the log");
+        ScenarioReport::new(
+            vec![component(Component::Disk, None), component(Component::Ingress, Some(7))],
+            vec![rotated(Component::Disk, None), rotated(Component::Ingress, Some(failure))],
+        )
+    }
+
+    #[test]
+    fn report_at_each_width() {
+        let shown = [60, 80, 200].map(|columns| {
+            format!("--- {columns} columns\n{}\n", render_report(&report(), false, Some(columns)))
+        });
+        insta::assert_snapshot!(shown.concat());
+    }
 }

@@ -37,12 +37,7 @@ impl CredentialFiles {
             let file = CredentialFile::at(argument.to_owned());
             return Ok(Self { files: vec![file], is_directory: false });
         }
-        let entries = std::fs::read_dir(argument).map_err(|error| read_error(argument, &error))?;
-        let is_hidden = |path: &Path| {
-            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-        };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let mut paths: Vec<_> = paths.filter(|path| path.is_file() && !is_hidden(path)).collect();
+        let mut paths = credential_paths(argument).map_err(|error| read_error(argument, &error))?;
         paths.sort();
         if paths.is_empty() {
             return Err(CommandError::invalid_input(format!("{} has no file", argument.display()))
@@ -77,13 +72,51 @@ impl CredentialFile {
         &self.path
     }
 
-    pub(super) fn read(&self) -> Result<Vec<u8>, CommandError> {
-        std::fs::read(&self.path).map_err(|error| read_error(&self.name, &error))
+    pub(super) fn read(&self) -> io::Result<Vec<u8>> {
+        std::fs::read(&self.path)
     }
 }
 
-fn read_error(name: &Path, error: &io::Error) -> CommandError {
-    CommandError::invalid_input(format!("{} cannot be read", name.display()))
-        .with_cause(error)
-        .with_hint("give the path of the file in the mount, such as /mnt/certs/<secret name>")
+/// The files in a directory whose names do not begin with a dot, and links whose target is missing.
+fn credential_paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let path = entry.path();
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        // A file whose metadata cannot be read is reported as unreadable.
+        let is_other = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+        if !is_hidden && !is_other {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// The error of reading a file, a directory or standard input.
+pub(super) fn read_error(name: &Path, error: &io::Error) -> CommandError {
+    let (name, hint) = if name == Path::new("-") {
+        ("standard input".to_owned(), "write the content of a credential file to standard input")
+    } else {
+        (name.display().to_string(), READ_HINT)
+    };
+    CommandError::invalid_input(format!("{name} cannot be read")).with_cause(error).with_hint(hint)
+}
+
+/// What to do about a file that cannot be read.
+pub(super) const READ_HINT: &str =
+    "give the path of the file in the mount, such as /mnt/certs/<secret name>";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_standard_input() {
+        let error = io::Error::other("broken");
+        let text = read_error(Path::new("-"), &error).to_string();
+        assert!(text.starts_with("error: standard input cannot be read: broken"), "{text}");
+        let text = read_error(Path::new("/mnt/x"), &error).to_string();
+        assert!(text.starts_with("error: /mnt/x cannot be read: broken"), "{text}");
+    }
 }

@@ -1,12 +1,25 @@
 //! The text output of a credential check.
 
-use lanyard_credential::inspect::{BundleFacts, DocumentFacts, TimeFacts};
+use lanyard_credential::inspect::{BundleFacts, DocumentFacts, Inspection, TimeFacts};
 
+use super::credential_files::READ_HINT;
 use super::{CredentialCheck, CredentialCheckStep};
 
 pub(super) fn render(check: &CredentialCheck) -> String {
     let mut lines = vec![format!("{}", check.file.display())];
-    let inspection = &check.inspection;
+    lines.extend(check.inspection.iter().flat_map(inspection_lines));
+    if let Some(error) = &check.read_error {
+        lines.push(format!("error: file: {error}"));
+        lines.push(format!("  hint: {READ_HINT}"));
+    }
+    lines.extend(step_lines("token", &check.token));
+    lines.extend(step_lines("call", &check.call));
+    lines.push(if check.ok { "good".to_owned() } else { "not good".to_owned() });
+    lines.join("\n")
+}
+
+fn inspection_lines(inspection: &Inspection) -> Vec<String> {
+    let mut lines = Vec::new();
     lines.extend(inspection.document.iter().flat_map(document_rows));
     lines.extend(inspection.bundle.iter().flat_map(bundle_rows));
     lines.extend(inspection.times.iter().flat_map(time_rows));
@@ -15,10 +28,7 @@ pub(super) fn render(check: &CredentialCheck) -> String {
         lines.push(format!("{}: {}: {}", finding.severity, finding.field, finding.what));
         lines.push(format!("  hint: {}", finding.next_step));
     }
-    lines.extend(step_lines("token", &check.token));
-    lines.extend(step_lines("call", &check.call));
-    lines.push(if check.ok { "good".to_owned() } else { "not good".to_owned() });
-    lines.join("\n")
+    lines
 }
 
 fn text_row(name: &str, value: &str) -> String {
