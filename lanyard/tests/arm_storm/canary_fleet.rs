@@ -142,7 +142,7 @@ impl TestCanaryFleet {
                 private_router: None,
             },
             renewal_policy: &RenewalPolicy::default(),
-            lints: &ValidationProblems::default(),
+            problems: &ValidationProblems::default(),
             data_encryption: None,
             is_deleting: false,
             drift_findings: &[],
