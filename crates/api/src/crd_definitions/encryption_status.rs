@@ -12,7 +12,10 @@ pub(super) fn secret_encryption_status_schema() -> CrdSchema {
         .with_description("The keys with which the data is encrypted.")
         .with_minimum_size(1)
         .optional_field("activeKey", key_status_schema("The key with which all data is encrypted."))
-        .optional_field("targetKey", key_status_schema("The key to which a rotation leads."))
+        .optional_field(
+            "targetKey",
+            key_status_schema("The key that replaces `activeKey` when the rotation completes."),
+        )
         .optional_field("history", history_schema())
 }
 

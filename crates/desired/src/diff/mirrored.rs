@@ -41,10 +41,10 @@ pub(super) fn with_live_fields(desired: &DesiredObject, live: &Value) -> Option<
     if desired.key.kind != OwnedKind::HostedControlPlane {
         return None;
     }
-    let mut followed = desired.clone();
-    keep_restart_date(&mut followed.value, live);
-    keep_base_domain(&mut followed.value, live);
-    (followed.value != desired.value).then_some(followed)
+    let mut merged = desired.clone();
+    keep_restart_date(&mut merged.value, live);
+    keep_base_domain(&mut merged.value, live);
+    (merged.value != desired.value).then_some(merged)
 }
 
 /// Keeps the restart date of the live object, unless the HostedCluster has a date that was not copied
@@ -148,9 +148,9 @@ mod tests {
         example["spec"].as_object_mut().unwrap().remove("dns");
         let desired = control_plane_of(example);
         assert_eq!(desired.value["spec"]["dns"], json!({"baseDomain": ""}));
-        let followed = with_live_fields(&desired, &before.value).unwrap();
+        let merged = with_live_fields(&desired, &before.value).unwrap();
         let domain = |object: &DesiredObject| object.value["spec"]["dns"]["baseDomain"].clone();
-        assert_eq!(domain(&followed), domain(&before));
+        assert_eq!(domain(&merged), domain(&before));
     }
 
     #[test]

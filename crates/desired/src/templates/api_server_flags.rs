@@ -12,6 +12,11 @@ const CONFIG_FLAG: &str = "--encryption-provider-config";
 const RELOAD_FLAG: &str = "--encryption-provider-config-automatic-reload";
 /// A running API server must not take a new configuration: its KMS plugins belong to the old one.
 const RELOAD_VALUE: &str = "false";
+/// The effect of a wrong or missing [`CONFIG_FLAG`].
+const MAY_NOT_ENCRYPT: &str =
+    "the API server may not encrypt with the keys of a HostedCluster, and no key is promoted";
+/// The effect of a wrong [`RELOAD_FLAG`].
+const MAY_RELOAD_EARLY: &str = "a running API server could read a configuration whose KMS plugins do not run yet, and no key is promoted";
 const SHELLS: [&str; 5] = ["ash", "bash", "dash", "ksh", "sh"];
 
 /// Returns the flags that the container lacks; none if it runs a shell, whose script may ignore them.
@@ -31,9 +36,10 @@ pub(crate) fn lint_encryption_flags(container: &Value, path: &str) -> Option<Val
     let words = command_words(container);
     let flags = required_flags().map(|(name, value)| format!("{name}={value}"));
     let [config, reload] = &flags;
-    let (message, hint) = if let Some(ShellCommand::File) = shell_command(&words) {
+    let (message, effect, hint) = if let Some(ShellCommand::File) = shell_command(&words) {
         (
             "the container runs a shell script in a file, which lanyard cannot read".to_owned(),
+            MAY_NOT_ENCRYPT,
             format!(
                 "run `kube-apiserver` without a shell, or write the script with `{}` after `sh -c`",
                 flags.join(" ")
@@ -48,6 +54,7 @@ pub(crate) fn lint_encryption_flags(container: &Value, path: &str) -> Option<Val
             format!(
                 "the container runs a shell script without `{config}`, and lanyard cannot add a flag to a script"
             ),
+            MAY_NOT_ENCRYPT,
             format!("write `{}` in the script", flags.join(" ")),
         )
     } else {
@@ -59,15 +66,14 @@ pub(crate) fn lint_encryption_flags(container: &Value, path: &str) -> Option<Val
             flags.find_map(|flag| Some((flag.0, flag.1.clone(), differs(&flag)?)))?;
         (
             format!("`{name}` is `{found}` and not `{value}`"),
+            if name == RELOAD_FLAG { MAY_RELOAD_EARLY } else { MAY_NOT_ENCRYPT },
             "remove the flag: lanyard adds it".to_owned(),
         )
     };
     Some(ValidationProblem {
         field: path.to_owned(),
         severity: ProblemSeverity::Lint,
-        message: format!(
-            "{message}: the API server does not encrypt with the keys of a HostedCluster, and no key is promoted"
-        ),
+        message: format!("{message}: {effect}"),
         hint: Some(hint),
     })
 }
@@ -155,17 +161,29 @@ mod tests {
         let other = "--encryption-provider-config=/etc/own.yaml";
         let reload = "--encryption-provider-config-automatic-reload";
         let cases = [
-            (json!({"args": [other, RELOAD]}), "is `/etc/own.yaml` and not"),
-            (json!({"args": [CONFIG, other, RELOAD]}), "is `/etc/own.yaml` and not"),
-            (json!({"command": ["kube-apiserver", CONFIG, reload]}), "is `true` and not `false`"),
-            (json!({"args": [CONFIG, format!("{reload}=true")]}), "is `true` and not `false`"),
+            (json!({"args": [other, RELOAD]}), "is `/etc/own.yaml` and not", MAY_NOT_ENCRYPT),
+            (
+                json!({"args": [CONFIG, other, RELOAD]}),
+                "is `/etc/own.yaml` and not",
+                MAY_NOT_ENCRYPT,
+            ),
+            (
+                json!({"command": ["kube-apiserver", CONFIG, reload]}),
+                "is `true` and not `false`",
+                MAY_RELOAD_EARLY,
+            ),
+            (
+                json!({"args": [CONFIG, format!("{reload}=true")]}),
+                "is `true` and not `false`",
+                MAY_RELOAD_EARLY,
+            ),
         ];
-        for (container, expected) in cases {
+        for (container, expected, effect) in cases {
             assert_eq!(missing_encryption_flags(&container), Vec::<String>::new(), "{container}");
             let lint = lint_encryption_flags(&container, "deployments.kube-apiserver").unwrap();
             assert_eq!(lint.severity, ProblemSeverity::Lint);
             assert!(lint.message.contains(expected), "{lint}");
-            assert!(lint.message.contains("no key is promoted"), "{lint}");
+            assert!(lint.message.ends_with(effect), "{lint}");
         }
     }
 
@@ -176,6 +194,7 @@ mod tests {
         assert_eq!(missing_encryption_flags(&plain), Vec::<String>::new());
         let lint = lint_encryption_flags(&plain, "x").unwrap();
         assert!(lint.message.starts_with("the container runs a shell script without"), "{lint}");
+        assert!(lint.message.ends_with(MAY_NOT_ENCRYPT), "{lint}");
         assert!(lint.hint.unwrap().contains(CONFIG));
         for (text, is_linted) in [
             (format!("exec kube-apiserver {CONFIG}"), false),

@@ -1,5 +1,6 @@
 //! Unknown fields whose names are close to those of fields of the schema: they are probably
-//! misspelled. The API server drops unknown fields without a message.
+//! misspelled. An API server whose CRD prunes unknown fields drops them without a message; lanyard's
+//! CRD preserves those of `spec`, `spec.platform` and `status`.
 
 use lanyard_api::HostedCluster;
 use lanyard_api::crd_definitions::crd_manifests;
@@ -13,7 +14,7 @@ struct MisspelledField {
     /// The path of the object that contains the field; empty for the root.
     parent: String,
     name: String,
-    meant: String,
+    nearest_name: String,
 }
 
 /// Adds the misspelled fields of a HostedCluster to its problems: a required field that is missing
@@ -25,7 +26,7 @@ pub(super) fn report_misspelled_fields(
     let mut misspelled = find_misspelled_fields(wire);
     let mut reported: Vec<ValidationProblem> = problems.into_iter().collect();
     for problem in reported.iter_mut().filter(|it| it.message.starts_with(REQUIRED)) {
-        let cause = misspelled.iter().position(|it| it.meant_path() == problem.field);
+        let cause = misspelled.iter().position(|it| it.nearest_path() == problem.field);
         if let Some(cause) = cause.map(|index| misspelled.remove(index)) {
             problem.hint = Some(cause.hint());
         }
@@ -64,9 +65,12 @@ fn compare_with_schema(
                     Some(schema) => {
                         compare_with_schema(value, schema, &child_path(path, name), found);
                     }
-                    None => found.extend(nearest_field(name, fields, known).map(|meant| {
-                        let meant = meant.to_owned();
-                        MisspelledField { parent: path.to_owned(), name: name.clone(), meant }
+                    None => found.extend(nearest_field(name, fields, known).map(|nearest_name| {
+                        MisspelledField {
+                            parent: path.to_owned(),
+                            name: name.clone(),
+                            nearest_name: nearest_name.to_owned(),
+                        }
                     })),
                 }
             }
@@ -104,19 +108,19 @@ fn child_path(parent: &str, name: &str) -> String {
 }
 
 impl MisspelledField {
-    fn meant_path(&self) -> String {
-        child_path(&self.parent, &self.meant)
+    fn nearest_path(&self) -> String {
+        child_path(&self.parent, &self.nearest_name)
     }
 
     fn hint(&self) -> String {
-        format!("write `{}` instead of `{}`", self.meant, self.name)
+        format!("write `{}` instead of `{}`", self.nearest_name, self.name)
     }
 
     fn to_lint(&self) -> ValidationProblem {
         ValidationProblem {
             field: child_path(&self.parent, &self.name),
             severity: ProblemSeverity::Lint,
-            message: "there is no such field, so it has no effect".to_owned(),
+            message: "unknown field, which has no effect".to_owned(),
             hint: Some(self.hint()),
         }
     }
@@ -146,7 +150,7 @@ mod tests {
     #[test]
     fn misspelled_optional_field_is_a_lint_with_the_nearest_name() {
         let lints = problems_after_replacing("      topology:", "      topolgy:");
-        let expected = "lint: spec.platform.azure.topolgy: there is no such field, so it has no effect \
+        let expected = "lint: spec.platform.azure.topolgy: unknown field, which has no effect \
             (write `topology` instead of `topolgy`)";
         assert_eq!(lints, [expected]);
     }
