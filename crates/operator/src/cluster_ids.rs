@@ -108,7 +108,8 @@ pub(crate) async fn write_missing_ids(
         .map(drop)
 }
 
-/// A source of the same ids each time, with which a HostedCluster is validated before its ids are generated.
+/// A [`RandomSource`] that always returns zero. It fills in placeholder ids to validate a HostedCluster
+/// before the real ones are generated.
 pub(crate) struct PlaceholderSource;
 
 impl RandomSource for PlaceholderSource {

@@ -2,8 +2,9 @@
 //!
 //! The chart grants no write to most kinds in all namespaces. Instead the operator binds itself to
 //! [`CONTROL_PLANE_CLUSTER_ROLE`] in each namespace that it creates or that an administrator handed over. The
-//! RoleBinding has no owner, because its owner cannot be written without it. It goes with the namespace, or
-//! after all other objects of a namespace that stays.
+//! RoleBinding has no owner reference: the operator needs it to write the HostedControlPlane, which owns the
+//! other objects. It is deleted with the namespace or, in a namespace that the operator did not create, as
+//! the last object.
 
 use lanyard_api::HostedCluster;
 use lanyard_desired::objects::{

@@ -175,8 +175,8 @@ async fn apply_cluster(
     }
 }
 
-/// Adds the finalizer, creates the namespace with the operator's permissions in it and records the keys, or breaks with the outcome if no
-/// object can be applied in this reconciliation.
+/// Adds the finalizer, creates the namespace with the operator's permissions in it and records the keys, or
+/// breaks with the outcome if no object can be applied in this reconciliation.
 async fn establish_preconditions(
     context: &ReconcileContext,
     observed: &ObservedCluster,

@@ -1,7 +1,8 @@
 //! Reads the objects that a HostedCluster refers to and that its control plane needs as copies.
 //!
 //! They are read by name: the operator watches no Secret that it did not create. A reconciliation reads them
-//! after a change of a reference or of a copy, and otherwise if the last read is older than [`MAX_READ_AGE`]. Between the reads, the operator keeps a digest of the copies and no value.
+//! after a change of a reference or of a copy, and otherwise if the last read is older than [`MAX_READ_AGE`].
+//! Between the reads, the operator keeps a digest of the copies and no value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Stores the objects in the responses to the operator's own requests.
 //!
 //! A response may arrive after the watch delivered a later change of the object, or after a later response. It
-//! must not set the cache back: no further event would correct it.
+//! must not replace a newer object in the cache, because no later watch event would correct that.
 
 use kube::api::{DynamicObject, ObjectMeta};
 use lanyard_api::HostedClusterIdentities;
@@ -15,7 +15,8 @@ use crate::cluster_key::ClusterKey;
 use crate::watched_kinds::WatchedKind;
 
 impl WatchStores {
-    /// Stores an object from the response to a write, unless the watch or another response is ahead of it.
+    /// Stores an object from the response to a write, unless the cache already has a newer version, or the
+    /// watch delivered its deletion.
     pub(crate) fn store_written(&self, object: DynamicObject) {
         let (api_version, kind) = object
             .types
@@ -30,7 +31,8 @@ impl WatchStores {
         }
     }
 
-    /// Stores an object from the response to a read, unless the watch or another response is ahead of it.
+    /// Stores an object from the response to a read, unless the cache already has a newer version, or the
+    /// watch delivered its deletion.
     pub(crate) fn store_fetched(&self, key: &ObjectKey, object: DynamicObject) {
         let mut inner = self.inner.lock();
         if inner.is_superseded(key, &object.metadata) {
@@ -67,8 +69,8 @@ impl WatchStores {
         }
     }
 
-    /// Stores the HostedClusterIdentities from the response to a write, unless the watch or another response
-    /// is ahead of it.
+    /// Stores the HostedClusterIdentities from the response to a write, unless the cache already has a newer
+    /// version, or the watch delivered its deletion.
     pub(crate) fn store_identities(&self, key: &ClusterKey, identities: HostedClusterIdentities) {
         let mut inner = self.inner.lock();
         let report = IdentitiesReport::of(identities);
@@ -97,7 +99,7 @@ impl WatchStores {
 }
 
 impl WatchStoresInner {
-    /// Records the version of a watched object. A new list starts over.
+    /// Records the version of a watched object. The start of a new list resets it.
     pub(super) fn record_watched_version(&mut self, kind: WatchedKind, update: &WatchUpdate) {
         let object = match update {
             WatchUpdate::Applied(object) | WatchUpdate::Deleted(object) => object,
