@@ -12,7 +12,8 @@ Examples:
 
 /// Print the version and the commit of this program
 ///
-/// Programs that are not built from a Git repository have no commit, nor do debug builds.
+/// The commit is that of the variable `LANYARD_COMMIT` at build time or, in a release build, of the Git repository.
+/// Other builds have none.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

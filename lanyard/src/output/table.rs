@@ -72,8 +72,8 @@ impl TextTable {
     }
 
     /// Formats the table in lines of at most `line_width` characters. If the columns do not fit side by side,
-    /// further columns follow below, behind the columns that identify the row. Names and numbers are never cut, so a very narrow
-    /// terminal wraps them.
+    /// further columns follow below, behind the columns that identify the row. Names and numbers are never cut, so
+    /// a very narrow terminal wraps them.
     pub(crate) fn render(&self, line_width: Option<usize>) -> String {
         let limit = line_width.unwrap_or(usize::MAX);
         let natural: Vec<_> = (0..self.columns.len()).map(|it| self.natural_width(it)).collect();

@@ -93,7 +93,7 @@ impl ServeSession {
         let directory = session_directory(state, environment);
         let control = match &environment.local_azure_control {
             Some(control) if state.is_none() => control.trim_end_matches('/'),
-            None if state.is_none() => return Self::load(&directory).or_else(Self::load_of_up),
+            None if state.is_none() => return Self::load(&directory).or_else(Self::load_from_up),
             _ => return Self::load(&directory),
         };
         // `lanyard azure env` exports the certificates of the session, which are in its directory.
@@ -109,7 +109,7 @@ impl ServeSession {
     }
 
     /// The local Azure of the running `lanyard up`, or the error `not_running` if there is none.
-    fn load_of_up(not_running: CommandError) -> Result<Self, CommandError> {
+    fn load_from_up(not_running: CommandError) -> Result<Self, CommandError> {
         // A run without a descriptor does not serve clients yet.
         let directories =
             lanyard_up::find_run_directories(&std::env::temp_dir()).unwrap_or_default();
@@ -259,8 +259,8 @@ mod tests {
         let other = SocketAddr::from(([127, 0, 0, 1], 1));
         let error = write_test_descriptor(directory.path(), other).unwrap_err().to_string();
         assert!(error.contains("already"), "{error}");
-        let stranger = ServeSession { process: first.process + 1, ..first.clone() };
-        stranger.remove_descriptor();
+        let other_process = ServeSession { process: first.process + 1, ..first.clone() };
+        other_process.remove_descriptor();
         assert_eq!(ServeSession::load(directory.path()).unwrap(), first);
         first.remove_descriptor();
         assert!(ServeSession::load(directory.path()).is_err());
