@@ -228,7 +228,7 @@ fn compile_for_suites(
 ) -> Result<PathBuf, TaskError> {
     let mut cargo = repository.cargo();
     cargo.args(["rustc", "--locked", "--package", "lanyard", "--bin", "lanyard"]);
-    cargo.args(["--no-default-features", "--features", image_kind.features_for_suites()]);
+    cargo.args(["--no-default-features", "--features", &image_kind.features_for_suites()]);
     cargo.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-D", "warnings"]);
     cargo
         .env("CARGO_BUILD_BUILD_DIR", repository.target_directory())

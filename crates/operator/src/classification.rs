@@ -159,7 +159,7 @@ fn lint_private_router(
     lint_private_rotation(cluster, wire)
 }
 
-/// Reports a template of the API server with which nothing is encrypted.
+/// Reports a template of the API server with which values might not be encrypted.
 fn lint_api_server(
     settings: &OperatorSettings,
     cluster: &ValidatedHostedCluster,

@@ -44,14 +44,10 @@ impl ImageKind {
         }
     }
 
-    /// The features for suites, including the feature of a dependency that the conformance crates enable:
-    /// without it, that crate and all crates that depend on it would be compiled twice in every run.
-    pub(super) const fn features_for_suites(self) -> &'static str {
-        match self {
-            Self::Node => "node",
-            Self::Lanyard => "node,operator,kms,canary,cli,lanyard-desired/test-util",
-            Self::Azure => "node,operator,kms,canary,cli,emulator,lanyard-desired/test-util",
-        }
+    /// The features for suites: with `suite-build`, so that the crates on which the program depends are not
+    /// compiled once more for each image.
+    pub(super) fn features_for_suites(self) -> String {
+        format!("{},suite-build", self.features())
     }
 
     /// The profile of a release build; `Cargo.toml` explains why there are two.

@@ -13,10 +13,10 @@ const RELOAD_FLAG: &str = "--encryption-provider-config-automatic-reload";
 /// A running API server must not take a new configuration: its KMS plugins belong to the old one.
 const RELOAD_VALUE: &str = "false";
 /// The effect of a wrong or missing [`CONFIG_FLAG`].
-const MAY_NOT_ENCRYPT: &str =
-    "the API server may not encrypt with the keys of a HostedCluster, and no key is promoted";
+const MIGHT_NOT_ENCRYPT: &str =
+    "the API server might not encrypt with the keys of a HostedCluster, and no key is promoted";
 /// The effect of a wrong [`RELOAD_FLAG`].
-const MAY_RELOAD_EARLY: &str = "a running API server could read a configuration whose KMS plugins do not run yet, and no key is promoted";
+const MIGHT_RELOAD_EARLY: &str = "a running API server could read a configuration whose KMS plugins do not run yet, and no key is promoted";
 const SHELLS: [&str; 5] = ["ash", "bash", "dash", "ksh", "sh"];
 
 /// Returns the flags that the container lacks; none if it runs a shell, whose script may ignore them.
@@ -34,48 +34,70 @@ pub(crate) fn missing_encryption_flags(container: &Value) -> Vec<String> {
 /// [`missing_encryption_flags`] were added. `path` is the path of the container in the templates.
 pub(crate) fn lint_encryption_flags(container: &Value, path: &str) -> Option<ValidationProblem> {
     let words = command_words(container);
-    let flags = required_flags().map(|(name, value)| format!("{name}={value}"));
-    let [config, reload] = &flags;
-    let (message, effect, hint) = if let Some(ShellCommand::File) = shell_command(&words) {
-        (
-            "the container runs a shell script in a file, which lanyard cannot read".to_owned(),
-            MAY_NOT_ENCRYPT,
-            format!(
-                "run `kube-apiserver` without a shell, or write the script with `{}` after `sh -c`",
-                flags.join(" ")
-            ),
-        )
-    } else if let Some(ShellCommand::Inline(script)) = shell_command(&words) {
-        let reloads = script.contains(RELOAD_FLAG) && !script.contains(reload.as_str());
-        if script.contains(config.as_str()) && !reloads {
-            return None;
-        }
-        (
-            format!(
-                "the container runs a shell script without `{config}`, and lanyard cannot add a flag to a script"
-            ),
-            MAY_NOT_ENCRYPT,
-            format!("write `{}` in the script", flags.join(" ")),
-        )
-    } else {
-        let differs = |(name, value): &(&str, String)| {
-            flag_value(&words, name).filter(|found| *found != value.as_str())
-        };
-        let mut flags = required_flags().into_iter();
-        let (name, value, found) =
-            flags.find_map(|flag| Some((flag.0, flag.1.clone(), differs(&flag)?)))?;
-        (
-            format!("`{name}` is `{found}` and not `{value}`"),
-            if name == RELOAD_FLAG { MAY_RELOAD_EARLY } else { MAY_NOT_ENCRYPT },
-            "remove the flag: lanyard adds it".to_owned(),
-        )
+    let problem = match shell_command(&words) {
+        Some(ShellCommand::File) => Some(script_file_problem()),
+        Some(ShellCommand::Inline(script)) => script_problem(script),
+        None => argument_problem(&words),
     };
+    let FlagProblem { message, effect, hint } = problem?;
     Some(ValidationProblem {
         field: path.to_owned(),
         severity: ProblemSeverity::Lint,
         message: format!("{message}: {effect}"),
         hint: Some(hint),
     })
+}
+
+/// What is wrong with the flags of a container.
+struct FlagProblem {
+    message: String,
+    effect: &'static str,
+    hint: String,
+}
+
+fn script_file_problem() -> FlagProblem {
+    FlagProblem {
+        message: "the container runs a shell script in a file, which lanyard cannot read"
+            .to_owned(),
+        effect: MIGHT_NOT_ENCRYPT,
+        hint: format!(
+            "run `kube-apiserver` without a shell, or write the script with `{}` after `sh -c`",
+            required_arguments().join(" ")
+        ),
+    }
+}
+
+fn script_problem(script: &str) -> Option<FlagProblem> {
+    let arguments = required_arguments();
+    let [config, reload] = &arguments;
+    let hint = format!("write `{}` in the script", arguments.join(" "));
+    if !script.contains(config.as_str()) {
+        let message = format!(
+            "the container runs a shell script without `{config}`, and lanyard cannot add a flag to a script"
+        );
+        return Some(FlagProblem { message, effect: MIGHT_NOT_ENCRYPT, hint });
+    }
+    let reloads = script.contains(RELOAD_FLAG) && !script.contains(reload.as_str());
+    reloads.then(|| FlagProblem {
+        message: format!("the container runs a shell script with `{RELOAD_FLAG}`"),
+        effect: MIGHT_RELOAD_EARLY,
+        hint,
+    })
+}
+
+fn argument_problem(words: &[&str]) -> Option<FlagProblem> {
+    required_flags().into_iter().find_map(|(name, value)| {
+        let found = flag_value(words, name).filter(|found| *found != value.as_str())?;
+        Some(FlagProblem {
+            message: format!("`{name}` is `{found}` and not `{value}`"),
+            effect: if name == RELOAD_FLAG { MIGHT_RELOAD_EARLY } else { MIGHT_NOT_ENCRYPT },
+            hint: "remove the flag: lanyard adds it".to_owned(),
+        })
+    })
+}
+
+fn required_arguments() -> [String; 2] {
+    required_flags().map(|(name, value)| format!("{name}={value}"))
 }
 
 fn required_flags() -> [(&'static str, String); 2] {
@@ -161,21 +183,21 @@ mod tests {
         let other = "--encryption-provider-config=/etc/own.yaml";
         let reload = "--encryption-provider-config-automatic-reload";
         let cases = [
-            (json!({"args": [other, RELOAD]}), "is `/etc/own.yaml` and not", MAY_NOT_ENCRYPT),
+            (json!({"args": [other, RELOAD]}), "is `/etc/own.yaml` and not", MIGHT_NOT_ENCRYPT),
             (
                 json!({"args": [CONFIG, other, RELOAD]}),
                 "is `/etc/own.yaml` and not",
-                MAY_NOT_ENCRYPT,
+                MIGHT_NOT_ENCRYPT,
             ),
             (
                 json!({"command": ["kube-apiserver", CONFIG, reload]}),
                 "is `true` and not `false`",
-                MAY_RELOAD_EARLY,
+                MIGHT_RELOAD_EARLY,
             ),
             (
                 json!({"args": [CONFIG, format!("{reload}=true")]}),
                 "is `true` and not `false`",
-                MAY_RELOAD_EARLY,
+                MIGHT_RELOAD_EARLY,
             ),
         ];
         for (container, expected, effect) in cases {
@@ -194,7 +216,7 @@ mod tests {
         assert_eq!(missing_encryption_flags(&plain), Vec::<String>::new());
         let lint = lint_encryption_flags(&plain, "x").unwrap();
         assert!(lint.message.starts_with("the container runs a shell script without"), "{lint}");
-        assert!(lint.message.ends_with(MAY_NOT_ENCRYPT), "{lint}");
+        assert!(lint.message.ends_with(MIGHT_NOT_ENCRYPT), "{lint}");
         assert!(lint.hint.unwrap().contains(CONFIG));
         for (text, is_linted) in [
             (format!("exec kube-apiserver {CONFIG}"), false),
