@@ -26,6 +26,9 @@ use crate::watched_resource::{WatchedResource, name_selector};
 /// The age from which a read is repeated, although nothing changed that the operator watches.
 const MAX_READ_AGE: Duration = Duration::from_secs(60);
 
+/// The same while an object is missing. Reconciliations follow every 30 s, and each reads again.
+const MISSING_SOURCE_READ_AGE: Duration = Duration::from_secs(25);
+
 /// The last read of each cluster.
 #[derive(Debug, Default)]
 pub(crate) struct ReferenceReads(HashMap<ClusterKey, ReferenceRead>);
@@ -39,6 +42,32 @@ struct ReferenceRead {
     sources: Vec<(ReferencedObject, String)>,
     /// The digests of the copies with the read values.
     digests: DesiredDigests,
+    /// The copies whose source has no value.
+    kept_copies: BTreeSet<ObjectKey>,
+    /// The sources without a value.
+    lints: Vec<ValidationProblem>,
+}
+
+impl ReferenceRead {
+    /// Whether the HostedCluster has the same references, and the copies have the read values.
+    fn is_valid(
+        &self,
+        context: &ReconcileContext,
+        observed: &ObservedCluster,
+        valid: &ValidCluster,
+    ) -> bool {
+        self.sources == source_names(valid)
+            && context.stores.are_in_sync(&observed.namespace, &self.digests)
+    }
+
+    fn references(&self) -> ReadReferences {
+        ReadReferences {
+            in_sync_digests: self.digests.clone(),
+            kept_copies: self.kept_copies.clone(),
+            lints: self.lints.clone(),
+            ..ReadReferences::default()
+        }
+    }
 }
 
 impl ReferenceReads {
@@ -64,26 +93,42 @@ pub(crate) struct ReadReferences {
     pub(crate) errors: Vec<ApiError>,
 }
 
-/// The result of the last read, if it is recent and complete and its copies are in sync.
+/// The result of the last read, if it is recent and its copies are in sync.
 pub(crate) fn recent_references(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     valid: &ValidCluster,
 ) -> Option<ReadReferences> {
     let reads = context.reference_reads.lock();
-    let read = reads.0.get(&observed.key)?;
+    let read = reads.0.get(&observed.key).filter(|read| read.is_valid(context, observed, valid))?;
     let age = context.api.clock().monotonic().saturating_sub(read.at);
-    if age >= MAX_READ_AGE || read.sources != source_names(valid) {
-        return None;
-    }
-    let is_in_sync = context.stores.are_in_sync(&observed.namespace, &read.digests);
-    is_in_sync.then(|| ReadReferences {
-        in_sync_digests: read.digests.clone(),
-        ..ReadReferences::default()
-    })
+    let max_age = if read.kept_copies.is_empty() { MAX_READ_AGE } else { MISSING_SOURCE_READ_AGE };
+    (age < max_age).then(|| read.references())
 }
 
-/// Records a complete read with the digests of all desired objects.
+/// Reads the objects that the HostedCluster refers to, and records the result. If the API server cannot respond now,
+/// returns the result of the last read, and the next read waits as long as after a successful one: an outage of the
+/// API server must not cause more requests.
+pub(crate) async fn read_references(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    valid: &ValidCluster,
+) -> ReadReferences {
+    let references = read_sources(context, observed, valid).await;
+    if references.errors.is_empty() || !references.errors.iter().all(ApiError::is_transient) {
+        return references;
+    }
+    let mut reads = context.reference_reads.lock();
+    match reads.0.get_mut(&observed.key).filter(|read| read.is_valid(context, observed, valid)) {
+        Some(read) => {
+            read.at = context.api.clock().monotonic();
+            read.references()
+        }
+        None => references,
+    }
+}
+
+/// Records a read without errors, with the digests of all desired objects.
 pub(crate) fn record_read(
     context: &ReconcileContext,
     observed: &ObservedCluster,
@@ -91,7 +136,10 @@ pub(crate) fn record_read(
     read: &ReadReferences,
     digests: &DesiredDigests,
 ) {
-    if observed.owner == ControlPlaneOwner::Absent || !read.kept_copies.is_empty() {
+    if !read.errors.is_empty() || !read.in_sync_digests.is_empty() {
+        return;
+    }
+    if observed.owner == ControlPlaneOwner::Absent {
         context.reference_reads.lock().forget(&observed.key);
         return;
     }
@@ -103,13 +151,15 @@ pub(crate) fn record_read(
         at: context.api.clock().monotonic(),
         sources: source_names(valid),
         digests,
+        kept_copies: read.kept_copies.clone(),
+        lints: read.lints.clone(),
     };
     context.reference_reads.lock().0.insert(observed.key.clone(), read);
 }
 
 /// Reads the objects that the HostedCluster refers to. Without a control plane there is nothing to copy them
 /// to.
-pub(crate) async fn read_references(
+async fn read_sources(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     valid: &ValidCluster,
@@ -166,7 +216,7 @@ async fn read_source(
     let parameters = ListParams::default().fields(&name_selector(name));
     let list = || objects.list(&parameters);
     let action = format!("list {} {name} of {namespace}", object.kind().info().kind);
-    let found = context.api.call(ApiRetryPolicy::STANDARD, action, list).await?;
+    let found = context.api.call(ApiRetryPolicy::SINGLE_ATTEMPT, action, list).await?;
     Ok(found.items.into_iter().next().map(|object| object.data))
 }
 

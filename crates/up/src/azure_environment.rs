@@ -34,12 +34,16 @@ impl AzureEnvironment {
         options: Options,
         clock: SharedClock,
     ) -> Result<(Self, Emulator), ScenarioRunError> {
-        let Options { cluster, fault, listen, state, vault_reader, .. } = options;
+        let Options { cluster, fault, listen, state, seed, vault_reader, .. } = options;
         let cloud = cluster.azure.cloud;
         let endpoints = cloud.endpoints().ok_or(ScenarioRunError::Cloud(cloud))?;
         let reader_client_id = vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into());
         let plan = local_azure_plan(&cluster, Some(reader_client_id), fault.map(|fault| fault.0));
         let builder = Emulator::builder().clock(Arc::clone(&clock)).listen(listen);
+        let builder = match seed {
+            Some(seed) => builder.id_seed(&seed),
+            None => builder,
+        };
         let builder = match state {
             Some(directory) => builder.state_dir(directory).seed_if_new(plan),
             None => builder.seed(plan),

@@ -22,6 +22,8 @@ pub struct Options {
     pub directory: Option<PathBuf>,
     /// The state directory of a local Azure, which is used and kept; `None` for a new one.
     pub state: Option<PathBuf>,
+    /// The text from which the ids and keys of a new local Azure are derived; `None` for random ones.
+    pub seed: Option<String>,
     /// The client ID of the identity that reads the vault; `None` for a built-in one.
     pub vault_reader: Option<EntraClientId>,
 }

@@ -19,6 +19,7 @@ pub(crate) mod snapshot;
 mod start_azure;
 mod test_credentials;
 
+pub(crate) use local_azure_flags::SEED_VARIABLE;
 pub(crate) use session::ServeSession;
 pub(crate) use shell_syntax::quote_for_bash;
 pub(crate) use test_credentials::LocalTestCredentials;

@@ -9,7 +9,7 @@ use lanyard_clock::SystemClock;
 use lanyard_up::{ComponentFault, Options, ScenarioRun, ScenarioRunError};
 use lanyard_vocabulary::EntraClientId;
 
-use super::azure::{LocalTestCredentials, ServeSession, quote_for_bash};
+use super::azure::{LocalTestCredentials, SEED_VARIABLE, ServeSession, quote_for_bash};
 use super::hosted_cluster;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// new one, and kept
     #[arg(long, value_name = "DIR", conflicts_with = "fault")]
     state: Option<PathBuf>,
+    /// Derive the ids and keys of a new local Azure from this text, instead of random ones
+    #[arg(long, env = SEED_VARIABLE, value_name = "TEXT")]
+    seed: Option<String>,
     /// The managed identity that reads the vault [default: one of the local Azure]
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     vault_reader: Option<EntraClientId>,
@@ -69,6 +72,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         listen: args.listen,
         directory: args.directory.clone(),
         state: args.state.clone(),
+        seed: args.seed,
         vault_reader: args.vault_reader,
     };
     let mut signals = TerminationSignals::listen()?;

@@ -8,6 +8,7 @@ use crate::fixture::{
     HOSTED_CLUSTERS, MINUTE, NAMESPACE, OperatorFixture, SECOND, cluster_name,
     control_plane_namespace, hosted_cluster, is_fully_applied,
 };
+use crate::management_api::InjectedResponse;
 use crate::request_path::RequestVerb;
 
 const SOURCE: &str = "c0000-pull-secret";
@@ -60,6 +61,21 @@ async fn source_is_read_again_only_after_a_minute() {
     annotate_cluster(&fixture, "later");
     fixture.advance(SECOND).await;
     assert_eq!(fixture.server.count_requests(is_read_of_source), 1);
+}
+
+#[tokio::test]
+async fn outage_causes_no_further_reads_and_no_error() {
+    let fixture = start_with_pull_secret().await;
+    fixture.server.inject(|request| {
+        is_read_of_source(request)
+            .then(|| InjectedResponse::error_status(503, "ServiceUnavailable"))
+    });
+    fixture.advance(20 * MINUTE).await;
+    let reads = fixture.server.count_requests(is_read_of_source);
+    assert!((1..=20).contains(&reads), "{reads} reads in twenty minutes");
+    assert_eq!(copied_value(&fixture), "e30=");
+    let written = fixture.server.describe_requests(|request| request.verb.is_write());
+    assert!(written.is_empty(), "{written:#?}");
 }
 
 #[tokio::test]

@@ -11,6 +11,10 @@ use super::control_client::read_document;
 use super::test_credentials::LoginPrincipal;
 use crate::exit::CommandError;
 
+/// The environment variable with the seed of a local Azure. Test suites that start many set it: keys that are
+/// derived need no search for prime numbers.
+pub(crate) const SEED_VARIABLE: &str = "LANYARD_AZURE_SEED";
+
 /// The state of a local Azure, and the settings, fault rules and drill that apply from its start.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct LocalAzureFlags {
@@ -31,7 +35,7 @@ pub(crate) struct LocalAzureFlags {
     )]
     pub(super) login: Option<LoginPrincipal>,
     /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, env = SEED_VARIABLE, value_name = "TEXT")]
     pub(super) seed: Option<String>,
     /// Also serve a custom cloud at `management.DOMAIN`, `login.DOMAIN` and further names, for clients that have
     /// settings for a cloud instead of a proxy. Register it with `az cloud register --name Local

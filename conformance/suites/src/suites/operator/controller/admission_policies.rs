@@ -176,7 +176,7 @@ async fn only_two_roles_can_be_bound(fixture: OperatorTrialFixture) -> Result<()
     let foreign = Api::<RoleBinding>::namespaced(fixture.client.clone(), &fixture.namespace);
     foreign.create(&PostParams::default(), &role_binding("view", &json!([other]))?).await?;
     let foreign = bindings(&fixture.namespace);
-    expect_denied("the deletion of another binding", UNMARKED, async || {
+    expect_denied("the deletion of another binding", "only its own RoleBindings", async || {
         foreign.delete("trial", &dry_run_delete()).await
     })
     .await?;

@@ -8,7 +8,8 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
 use super::running_operator::{
-    RunningOperator, class_kind, config_map_kind, deployment_kind, wait_until_quiet,
+    RunningOperator, class_kind, config_map_kind, deployment_kind, use_secret_twice,
+    wait_until_quiet,
 };
 use crate::api_server::DynamicKind;
 use crate::suites::expect_equal;
@@ -23,8 +24,8 @@ pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {
         trial(suite, "operator::rapid_changes_converge", change_storm),
         trial(
             suite,
-            "operator::unreadable_cluster_is_reported_and_does_not_block_others",
-            unreadable_cluster,
+            "operator::invalid_cluster_is_reported_and_does_not_block_others",
+            invalid_cluster,
         ),
         trial(suite, "operator::forbidden_classes_do_not_block_other_objects", forbidden_classes),
     ]
@@ -57,17 +58,17 @@ async fn api_server_outage(fixture: OperatorTrialFixture) -> Result<(), Failed> 
     fixture.delete_cluster().await
 }
 
-async fn unreadable_cluster(fixture: OperatorTrialFixture) -> Result<(), Failed> {
+async fn invalid_cluster(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let running = RunningOperator::start(&fixture, |_| ()).await?;
     let mut odd = fixture.hosted_cluster();
     odd["metadata"]["name"] = json!("odd");
-    odd["spec"]["dns"]["publicZoneID"] = json!(7);
+    use_secret_twice(&mut odd);
     let clusters = fixture.dynamic_api(&DynamicKind::hosted_cluster());
     clusters.create(&PostParams::default(), &serde_json::from_value(odd)?).await?;
     fixture.create_cluster(|_| ()).await?;
     fixture.wait_until_reconciled().await?;
     let reported = fixture.dynamic_api(&DynamicKind::hosted_cluster_identities());
-    eventually("the status reports the unreadable cluster", async || {
+    eventually("the status reports the invalid cluster", async || {
         let reported =
             reported.get_opt("odd").await?.map(|it| serde_json::to_string(&it)).transpose()?;
         Ok(reported.is_some_and(|text| text.contains("InvalidHostedCluster")))

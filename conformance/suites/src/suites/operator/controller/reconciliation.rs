@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::namespaces::create_foreign_cloud_config;
 use super::running_operator::{
-    RunningOperator, class_kind, config_map_kind, deployment_kind, wait_until_quiet,
+    RunningOperator, class_kind, config_map_kind, deployment_kind, use_secret_twice,
+    wait_until_quiet,
 };
 use crate::api_server::{DynamicKind, ensure_namespace_exists};
 use crate::suites::expect_equal;
@@ -233,17 +234,7 @@ async fn paused_cluster(fixture: OperatorTrialFixture) -> Result<(), Failed> {
 
 async fn invalid_spec(fixture: OperatorTrialFixture) -> Result<(), Failed> {
     let running = RunningOperator::start(&fixture, |_| ()).await?;
-    // The schema accepts two identities with one secret, but the operator's validation rejects them.
-    let control_plane =
-        "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
-    fixture
-        .create_cluster(|it| {
-            if let Some(identities) = it.pointer_mut(control_plane) {
-                let secret = identities["disk"]["credentialsSecretName"].clone();
-                identities["file"]["credentialsSecretName"] = secret;
-            }
-        })
-        .await?;
+    fixture.create_cluster(use_secret_twice).await?;
     eventually("the condition names the invalid field", async || {
         let reported = fixture.read_identities().await?;
         let conditions = reported["status"]["conditions"].as_array().cloned().unwrap_or_default();

@@ -462,3 +462,14 @@ pub(super) async fn wait_until_quiet(running: &RunningOperator, part: &str) -> R
 
 pub(super) const LEASE_DURATION: Duration = Duration::from_secs(3);
 const QUIET_TIME: Duration = Duration::from_secs(2);
+
+/// Makes a HostedCluster invalid: two identities have one secret. The schema accepts it, but the operator's
+/// validation does not.
+pub(super) fn use_secret_twice(cluster: &mut Value) {
+    let identities =
+        "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/controlPlane";
+    if let Some(identities) = cluster.pointer_mut(identities) {
+        let secret = identities["disk"]["credentialsSecretName"].clone();
+        identities["file"]["credentialsSecretName"] = secret;
+    }
+}
