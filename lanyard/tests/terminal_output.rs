@@ -405,10 +405,10 @@ fn assert_camel_case(value: &Value, of: &str) {
             for (key, value) in fields {
                 let is_camel_case = key.starts_with(|c: char| c.is_ascii_lowercase())
                     && key.chars().all(|c| c.is_ascii_alphanumeric());
+                let field = of.rsplit('.').next().unwrap_or_default();
                 let is_data = of == "azure env.set"
                     || of.starts_with("azure export.resources.properties")
-                    || of.ends_with(".tags")
-                    || of.ends_with(".userAssignedIdentities");
+                    || ["tags", "userAssignedIdentities"].contains(&field);
                 assert!(is_camel_case || is_data, "{of}: `{key}`");
                 assert_camel_case(value, &format!("{of}.{key}"));
             }

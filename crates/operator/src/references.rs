@@ -24,7 +24,7 @@ use crate::store::DesiredDigests;
 use crate::watched_resource::{WatchedResource, name_selector};
 
 /// The age from which a read is repeated, although nothing changed that the operator watches.
-const MAX_READ_AGE: Duration = Duration::from_secs(60);
+const MAX_READ_AGE: Duration = Duration::from_mins(1);
 
 /// The same while an object is missing. Reconciliations follow every 30 s, and each reads again.
 const MISSING_SOURCE_READ_AGE: Duration = Duration::from_secs(25);

@@ -99,12 +99,12 @@ fn every_example_is_a_valid_command_line() {
 
 /// The words of each `lanyard` command in the examples of a help.
 fn example_command_lines(help: &str) -> Vec<Vec<String>> {
-    let (_, examples) = help.split_once("Examples:\n").unwrap();
-    let examples = examples.split("\n\nExit codes:").next().unwrap().replace("\\\n", " ");
-    let lines =
-        examples.lines().filter(|line| line.starts_with("  lanyard") || line.contains("lanyard "));
-    let words = lines.map(|line| {
-        let line = &line[line.find("lanyard ").unwrap()..];
+    let examples = help.split_once("Examples:\n").map_or("", |(_, examples)| examples);
+    let examples = examples.split("\n\nExit codes:").next().unwrap_or_default();
+    let examples = examples.replace("\\\n", " ");
+    let commands =
+        examples.lines().filter_map(|line| line.find("lanyard ").map(|start| &line[start..]));
+    let words = commands.map(|line| {
         let ends = [" | ", " > ", " >> ", " 2> ", ")"];
         let end = ends.iter().filter_map(|end| line.find(end)).min().unwrap_or(line.len());
         split_words(&line[..end])

@@ -72,7 +72,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         listen: args.listen,
         directory: args.directory.clone(),
         state: args.state.clone(),
-        seed: args.seed,
+        seed: args.seed.clone(),
         vault_reader: args.vault_reader,
     };
     let mut signals = TerminationSignals::listen()?;

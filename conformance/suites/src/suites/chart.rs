@@ -296,7 +296,7 @@ impl ChartSuiteFixture {
         admitted.map_err(failed_with_causes)
     }
 
-    /// ValidatingAdmissionPolicies are stable since Kubernetes 1.30.
+    /// `ValidatingAdmissionPolicy` objects are stable since Kubernetes 1.30.
     fn expect_old_server_refused(&self) -> Result<(), Failed> {
         let values = self.golden_directory(LanyardChart::Operator).join("defaults.values.yaml");
         match self.operator_helm.template(&values, &["--kube-version", "1.29.9"]) {

@@ -20,18 +20,18 @@ pub(super) fn stale_mirrored_fields(desired: &DesiredObject, live: &Value) -> Ve
     if desired.key.kind != OwnedKind::HostedControlPlane {
         return Vec::new();
     }
-    let annotations = ("annotations", is_mirrored_annotation as IsMirrored);
-    let stale =
-        [annotations, ("labels", is_mirrored_label)].into_iter().flat_map(|(map, is_mirrored)| {
-            let entries = |object: &Value| {
-                object.pointer(&format!("/metadata/{map}")).and_then(Value::as_object).cloned()
-            };
-            let wanted = entries(&desired.value).unwrap_or_default();
-            let is_stale = move |key: &String| is_mirrored(key) && !wanted.contains_key(key);
-            let path = FieldPath::default().child_field("metadata").child_field(map);
-            let keys = entries(live).unwrap_or_default().into_iter().map(|(key, _)| key);
-            keys.filter(is_stale).map(move |key| path.child_field(&key)).collect::<Vec<_>>()
-        });
+    let maps: [(&str, IsMirrored); 2] =
+        [("annotations", is_mirrored_annotation), ("labels", is_mirrored_label)];
+    let stale = maps.into_iter().flat_map(|(map, is_mirrored)| {
+        let entries = |object: &Value| {
+            object.pointer(&format!("/metadata/{map}")).and_then(Value::as_object).cloned()
+        };
+        let wanted = entries(&desired.value).unwrap_or_default();
+        let is_stale = move |key: &String| is_mirrored(key) && !wanted.contains_key(key);
+        let path = FieldPath::default().child_field("metadata").child_field(map);
+        let keys = entries(live).unwrap_or_default().into_iter().map(|(key, _)| key);
+        keys.filter(is_stale).map(move |key| path.child_field(&key)).collect::<Vec<_>>()
+    });
     stale.collect()
 }
 

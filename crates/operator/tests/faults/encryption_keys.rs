@@ -271,11 +271,12 @@ async fn configuration_keeps_its_kms_api_version() {
     let old = configuration().replace("apiVersion: v2\n", "apiVersion: v1\n");
     assert!(old.contains("      apiVersion: v1\n"), "{old}");
     let bytes = json!(ByteString(old.clone().into_bytes()));
-    fixture
-        .server
-        .change_externally(("secrets", &control_plane_namespace(0), CONFIGURATION), |secret| {
-            secret["data"]["config.yaml"] = bytes
-        });
+    fixture.server.change_externally(
+        ("secrets", &control_plane_namespace(0), CONFIGURATION),
+        |secret| {
+            secret["data"]["config.yaml"] = bytes;
+        },
+    );
     fixture.advance(MINUTE).await;
     assert_eq!(configuration(), old);
     // A new key gets the version of the existing one.

@@ -201,7 +201,7 @@ async fn mirrored_annotations(fixture: OperatorTrialFixture) -> Result<(), Faile
     fixture.delete_cluster().await
 }
 
-/// Creates or replaces a Secret or ConfigMap in the namespace of the HostedCluster.
+/// Creates or replaces a Secret or `ConfigMap` in the namespace of the HostedCluster.
 async fn apply_source(
     fixture: &OperatorTrialFixture,
     kind: &DynamicKind,
