@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", conflicts_with = "fault")]
     state: Option<PathBuf>,
     /// Derive the ids and keys of a new local Azure from this text, instead of random ones
-    #[arg(long, env = SEED_VARIABLE, value_name = "TEXT")]
+    #[arg(long, env = SEED_VARIABLE, hide_env_values = true, value_name = "TEXT")]
     seed: Option<String>,
     /// The managed identity that reads the vault [default: one of the local Azure]
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]

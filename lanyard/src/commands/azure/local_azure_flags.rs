@@ -35,7 +35,7 @@ pub(crate) struct LocalAzureFlags {
     )]
     pub(super) login: Option<LoginPrincipal>,
     /// Derive the ids, keys and test credentials of a new state from this text, instead of random ones
-    #[arg(long, env = SEED_VARIABLE, value_name = "TEXT")]
+    #[arg(long, env = SEED_VARIABLE, hide_env_values = true, value_name = "TEXT")]
     pub(super) seed: Option<String>,
     /// Also serve a custom cloud at `management.DOMAIN`, `login.DOMAIN` and further names, for clients that have
     /// settings for a cloud instead of a proxy. Register it with `az cloud register --name Local
