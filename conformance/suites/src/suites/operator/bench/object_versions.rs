@@ -25,7 +25,10 @@ impl ObjectVersions {
             DynamicKind::from_names(group, version, facts.kind, facts.plural)
         });
         let others = [DynamicKind::hosted_cluster(), DynamicKind::hosted_cluster_identities()];
-        for kind in owned.iter().chain(&others) {
+        let owned = owned.iter().map(|kind| (kind, "clusters-hc"));
+        // Other objects of this namespace are those to which the HostedClusters refer.
+        let others = others.iter().map(|kind| (kind, NAMESPACE));
+        for (kind, place_prefix) in owned.chain(others) {
             let api = Api::<DynamicObject>::all_with(client.clone(), kind.api_resource());
             let mut page = ListParams::default().limit(PAGE_SIZE);
             loop {
@@ -34,8 +37,7 @@ impl ObjectVersions {
                     let namespace = object.namespace();
                     let place = namespace.unwrap_or_else(|| object.name_any());
                     // The write loop uses other namespaces.
-                    let is_ours = place == NAMESPACE || place.starts_with("clusters-hc");
-                    if is_ours && object.name_any() != NAMESPACE {
+                    if place.starts_with(place_prefix) {
                         let name =
                             format!("{} {place}/{}", kind.api_resource().kind, object.name_any());
                         versions.insert(name, object.resource_version().unwrap_or_default());
