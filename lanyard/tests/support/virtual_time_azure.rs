@@ -46,7 +46,8 @@ impl VirtualTimeAzure {
             identity.encoding = ObjectEncoding::Utf8;
         }
         let shared: SharedClock = Arc::new(clock.clone());
-        let emulator = Emulator::builder().clock(shared).seed(plan).start().await.unwrap();
+        let emulator =
+            Emulator::builder().clock(shared).id_seed("tests").seed(plan).start().await.unwrap();
         let open = Arc::new(AtomicUsize::new(0));
         let (_, client) = transport_and_client(&emulator, &clock, &open);
         Self { clock, cluster, emulator, in_flight: open, client }
