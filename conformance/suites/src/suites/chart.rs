@@ -346,7 +346,7 @@ fn compare_with_golden(committed: &str, rendered: &str, golden: &Path) -> Result
     let line = differing.unwrap_or_else(|| committed.lines().count().min(rendered.lines().count()));
     let show = |text: &str| text.lines().nth(line).unwrap_or("(the end)").to_owned();
     Err(format!(
-        "{} differs at line {}\n  committed: {}\n  rendered:  {}\nif the change is intended, run cargo xtask conformance chart --update_golden",
+        "{} differs at line {}\n  committed: {}\n  rendered:  {}\nif the change is intended, run cargo xtask conformance chart --update-golden",
         golden.display(),
         line + 1,
         show(committed),
