@@ -118,6 +118,9 @@ pub(crate) fn classify_cluster(
     if observed.namespace_owner == NamespaceOwner::Foreign {
         return namespace_not_marked(observed);
     }
+    if let Some(missing) = missing_ids {
+        return ClusterClassification::LacksIds(missing);
+    }
     let problems = object_errors
         .into_iter()
         .chain(lints)
@@ -126,9 +129,6 @@ pub(crate) fn classify_cluster(
         .chain(lint_api_server(settings, &cluster))
         .chain(lint_finalizer(observed, settings.role));
     let problems = problems.collect();
-    if let Some(missing) = missing_ids {
-        return ClusterClassification::LacksIds(missing);
-    }
     let data_encryption =
         keeps_key_record(settings, &cluster).then(|| data_encryption(&cluster, &wire)).flatten();
     let valid = ValidCluster { wire, cluster, problems, data_encryption, pause };
