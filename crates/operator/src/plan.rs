@@ -63,31 +63,32 @@ impl Operator {
         if observed.owner == ControlPlaneOwner::Absent {
             observed.owner = ControlPlaneOwner::WithoutUid;
         }
-        let plan_with = |text: String, is_applicable| {
-            let has_changes = false;
-            Some(ClusterPlan { key: key.clone(), text, is_applicable, has_changes })
+        let plan_without_changes = |text: String, is_applicable| {
+            Some(ClusterPlan { key: key.clone(), text, is_applicable, has_changes: false })
+        };
+        let plan_with_changes = |text: String| {
+            Some(ClusterPlan { key: key.clone(), text, is_applicable: true, has_changes: true })
         };
         if observed.cluster.is_deleting {
             let text = "being deleted: the operator would delete its objects\n".to_owned();
-            return plan_with(text, true).map(|plan| ClusterPlan { has_changes: true, ..plan });
+            return plan_with_changes(text);
         }
         let valid = match classify_cluster(&observed, &context.settings) {
             ClusterClassification::OtherKind(kind) => {
-                return plan_with(format!("no changes: this is {kind}\n"), true);
+                return plan_without_changes(format!("no changes: this is {kind}\n"), true);
             }
             ClusterClassification::Invalid(problems) => {
                 let lines = problems.iter().map(|problem| format!("invalid: {problem}\n"));
-                return plan_with(lines.collect(), false);
+                return plan_without_changes(lines.collect(), false);
             }
             ClusterClassification::LacksIds(missing) => {
                 let fields = missing.fields().join(" and ");
-                let plan = plan_with(format!("generate first: {fields}\n"), true);
-                return plan.map(|plan| ClusterPlan { has_changes: true, ..plan });
+                return plan_with_changes(format!("generate first: {fields}\n"));
             }
             ClusterClassification::Valid(valid) => valid,
         };
         if context.settings.role == OperatorRole::IdentityOnly {
-            return plan_with(
+            return plan_without_changes(
                 "the operator would only report the status of the identities\n".to_owned(),
                 true,
             );
@@ -107,11 +108,11 @@ impl Operator {
         let skipped = skipped.map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint()));
         let skipped: String = skipped.collect();
         if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
-            return plan_with(comparison_failure(error), false);
+            return plan_without_changes(comparison_failure(error), false);
         }
         let step = encryption_key::next_key_step(context, &observed, &valid).await;
         if let Ok(KeyRotationStep::WouldLoseKey(problem)) = &step {
-            return plan_with(format!("invalid: {problem}\n"), false);
+            return plan_without_changes(format!("invalid: {problem}\n"), false);
         }
         let is_applicable = step.is_ok();
         let key_step = describe_key_step(step);
@@ -129,7 +130,7 @@ impl Operator {
             && (!key_step.is_empty() || comparison.changes.iter().any(ObjectChange::is_write));
         let plan = format_with_live_values(applier, &comparison.changes).await;
         let text = format!("{paused}{skipped}{unread}{unrendered}{missing}{key_step}{plan}");
-        plan_with(text, is_applicable).map(|plan| ClusterPlan { has_changes, ..plan })
+        Some(ClusterPlan { key: key.clone(), text, is_applicable, has_changes })
     }
 }
 
