@@ -158,9 +158,9 @@ fn plan_change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Ob
     if observed.is_deleting() {
         return keep();
     }
-    let followed = with_live_vault_reader(desired, &observed.value)
+    let merged = with_live_vault_reader(desired, &observed.value)
         .or_else(|| with_live_fields(desired, &observed.value));
-    let object = followed.as_ref().unwrap_or(desired);
+    let object = merged.as_ref().unwrap_or(desired);
     let why = differences(&observed.value, &object.value);
     let is_by_right = is_owned_by_cluster(object, observed);
     // Fields that other managers add to an object that lanyard does not own are left alone.
@@ -229,13 +229,12 @@ fn with_live_vault_reader(desired: &DesiredObject, live: &Value) -> Option<Desir
     if own == reader {
         return None;
     }
-    let mut followed = desired.clone();
-    *followed.value.pointer_mut(VAULT_READER_POINTER)? = Value::from(reader);
-    if followed.value.pointer("/metadata/annotations")?.get(DESIRED_STATE_HASH_ANNOTATION).is_some()
-    {
-        set_desired_state_hash(&mut followed.value);
+    let mut merged = desired.clone();
+    *merged.value.pointer_mut(VAULT_READER_POINTER)? = Value::from(reader);
+    if merged.value.pointer("/metadata/annotations")?.get(DESIRED_STATE_HASH_ANNOTATION).is_some() {
+        set_desired_state_hash(&mut merged.value);
     }
-    Some(followed)
+    Some(merged)
 }
 
 impl PruneScope<'_> {
