@@ -146,7 +146,7 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: commands::destroy::DestroyCommand,
     },
-    /// Remove what deleted identities left behind
+    /// Find and delete what deleted identities left behind
     #[cfg(feature = "cli")]
     Sweep {
         #[command(subcommand)]

@@ -190,6 +190,13 @@ fn kms_identity_has_its_role_at_its_key_and_follows_the_other_identities() {
     let named = [&FILES[..], &[KMS, "--encryption-key-id", &key]].concat();
     let named = workspace.succeed_json(&arguments(&["create", "identities", "azure"], &named));
     assert_eq!(named["kms"]["secretEncryption"], created["kms"]["secretEncryption"]);
+    // Clusters may still use the first key.
+    let other = format!("{VAULT}/keys/other");
+    let other = [&FILES[..], &[KMS, "--encryption-key-id", &other]].concat();
+    workspace.succeed_json(&arguments(&["create", "identities", "azure"], &other));
+    let roles = workspace.resource_ids();
+    assert!(roles.contains(&assigned[0]), "{roles:?}");
+    assert!(roles.iter().any(|id| id.contains("/keys/other/")), "{roles:?}");
     // Without the flag, the identity and its role stay.
     workspace.succeed_json(&arguments(&["create", "identities", "azure"], &FILES));
     assert!(workspace.resource_ids().contains(&assigned[0]));
@@ -212,6 +219,22 @@ fn environment_without_the_kms_identity_is_refreshed() {
     let workspace = workspace_with_identities();
     let refreshed = workspace.succeed_json(&arguments(&["refresh", "identities", "azure"], &[]));
     assert_eq!(changes(&refreshed), [0; 8], "{refreshed}");
+}
+
+#[test]
+fn nothing_is_written_if_the_identities_of_the_nodes_cannot_be_created() {
+    let workspace = InfraWorkspace::start();
+    workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
+    workspace.resource_request(
+        reqwest::Method::PUT,
+        "/resourceGroups/os4-common/providers/Microsoft.Authorization/locks/frozen?api-version=2016-09-01",
+        Some(serde_json::json!({ "properties": { "level": "ReadOnly" } })),
+    );
+    let position = workspace.request_count();
+    let (code, error) = workspace.run(&arguments(&["create", "identities", "azure"], &FILES));
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("locks/frozen"), "{error}");
+    assert_eq!(workspace.writes_since(position), Vec::<String>::new());
 }
 
 #[test]
@@ -314,4 +337,70 @@ fn rotation_killed_at_every_request_leaves_a_credential_that_works() {
         let client_id = document["client_id"].as_str().unwrap();
         assert_eq!(components.accepted_certificates(client_id).await, 1);
     });
+}
+
+/// `check azure` for the commands that write into a vault and remove what they wrote.
+fn check_of_identities<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let check = ["check", "azure", "--command", "create identities azure"];
+    let removal = ["--command", "destroy identities azure --purge"];
+    [&check[..], &removal, more].concat()
+}
+
+#[test]
+fn data_actions_of_the_check_are_sufficient() {
+    const VAULT_PATH: &str =
+        "/resourceGroups/os4-common/providers/Microsoft.KeyVault/vaults/dev-credentials";
+    let workspace = InfraWorkspace::start();
+    workspace.succeed_json(&["create", "keyvault", "azure", "--name", "dev-credentials"]);
+    let assignment = |name: &str| {
+        format!(
+            "{VAULT_PATH}/providers/Microsoft.Authorization/roleAssignments/{name}?api-version=2022-04-01"
+        )
+    };
+    // The administrator of the vault becomes an identity without data actions.
+    let ids = workspace.resource_ids();
+    let role = ids.iter().find(|id| id.contains("/vaults/dev-credentials/providers/")).unwrap();
+    let role = assignment(role.rsplit('/').next().unwrap());
+    workspace.resource_request(reqwest::Method::DELETE, &role, None);
+    let report = workspace.succeed_json(&check_of_identities(&[]));
+    let commands = report["commands"].as_array().unwrap().iter();
+    let actions: BTreeSet<_> = commands
+        .flat_map(|command| command["uncheckedDataActions"].as_array().unwrap())
+        .map(|action| action.as_str().unwrap())
+        .collect();
+    let subscription = format!("/subscriptions/{}", workspace.variable("AZURE_SUBSCRIPTION_ID"));
+    let vault = format!("{subscription}{VAULT_PATH}");
+    let check = check_of_identities(&["--key-vault-id", &vault]);
+    assert_eq!(workspace.run(&check).0, Some(1));
+
+    let definition =
+        format!("/providers/Microsoft.Authorization/roleDefinitions/{}", uuid::Uuid::from_u128(8));
+    let body = serde_json::json!({ "properties": {
+        "roleName": "Environment credentials",
+        "type": "CustomRole",
+        "assignableScopes": [subscription],
+        "permissions": [{ "actions": [], "dataActions": actions }],
+    } });
+    let path = format!("{definition}?api-version=2022-04-01");
+    workspace.resource_request(reqwest::Method::PUT, &path, Some(body));
+    let body = serde_json::json!({ "properties": {
+        "roleDefinitionId": format!("{subscription}{definition}"),
+        "principalId": report["objectId"],
+        "principalType": "ServicePrincipal",
+    } });
+    let role = assignment(&uuid::Uuid::from_u128(9).to_string());
+    workspace.resource_request(reqwest::Method::PUT, &role, Some(body));
+    workspace.succeed_json(&check);
+    let timeout = ["--timeout", "10s"];
+    let create = arguments(&["create", "identities", "azure"], &timeout);
+    let destroy = arguments(&["destroy", "identities", "azure"], &timeout);
+    workspace.succeed_json(&create);
+    workspace.succeed_json(&destroy);
+    // Deleted objects of the vault are restored.
+    workspace.succeed_json(&create);
+    let rotate = ["--component", "disk", "--no-wait", "--timeout", "10s"];
+    workspace.succeed_json(&arguments(&["rotate", "identity", "azure"], &rotate));
+    workspace.succeed_json(&arguments(&["refresh", "identities", "azure"], &timeout));
+    let purge = ["--purge", "--timeout", "10s"];
+    workspace.succeed_json(&arguments(&["destroy", "identities", "azure"], &purge));
 }

@@ -12,6 +12,8 @@ mod azure_serve_process;
 mod infra_workspace;
 #[path = "infra_commands/preflight.rs"]
 mod preflight;
+#[path = "infra_commands/removal.rs"]
+mod removal;
 
 use infra_workspace::{InfraWorkspace, KillPosition};
 use serde_json::Value;
@@ -50,6 +52,65 @@ fn created_cluster_has_an_empty_plan_until_something_drifts() {
         workspace.succeed_json(&InfraWorkspace::cluster_arguments(&["destroy", stack, "azure"]));
     }
     assert_eq!(workspace.resource_ids(), before);
+}
+
+#[test]
+fn configuration_that_renames_or_moves_resources_is_not_applied() {
+    let workspace = InfraWorkspace::start();
+    let put = |path: &str, location: &str| {
+        let body = serde_json::json!({ "location": location });
+        workspace.resource_request(reqwest::Method::PUT, path, Some(body))
+    };
+    let network = "/resourceGroups/lanyard-dns/providers/Microsoft.Network";
+    put(&format!("{network}/dnsZones/other.example.com?api-version=2018-05-01"), "global");
+    let own = format!("{network}/networkSecurityGroups/own?api-version=2023-11-01");
+    let own = put(&own, "eastus")["id"].as_str().unwrap().to_owned();
+    let apply = ["apply", "azure", "-f", "cluster.yaml"];
+    workspace.succeed_json(&apply);
+    let complete = workspace.resource_ids();
+    let configuration = workspace.read_file("cluster.yaml");
+    let vnet = complete.iter().find(|id| id.contains("/virtualnetworks/harbour2-")).unwrap();
+    let own = format!("baseDomain: hcp.example.com\n  networkSecurityGroupId: {own}");
+    let kept = format!("baseDomain: hcp.example.com\n  vnetId: {vnet}");
+    for (from, to, expected) in [
+        (
+            "harbour2-identities",
+            "elsewhere",
+            ["identity/disk: the journal records", "restore the earlier configuration"],
+        ),
+        (
+            "hcp.example.com",
+            "other.example.com",
+            ["private-zone: the journal records", "harbour2.other.example.com"],
+        ),
+        (
+            "infraId:",
+            "location: westus\ninfraId:",
+            ["group: Azure cannot change the location of", "restore the earlier location"],
+        ),
+        ("baseDomain: hcp.example.com", &own, ["nsg: the journal records", "/own`"]),
+        // The network stays, and so its group must.
+        (
+            "baseDomain: hcp.example.com",
+            &kept,
+            [
+                "error (resource groups): the plan deletes the resource group of",
+                "/virtualNetworks/",
+            ],
+        ),
+    ] {
+        std::fs::write(workspace.files().join("cluster.yaml"), configuration.replace(from, to))
+            .unwrap();
+        let (code, error) = workspace.run(&apply);
+        assert_eq!(code, Some(1), "{to}: {error}");
+        for text in expected {
+            assert!(error.contains(text), "{text}: {error}");
+        }
+        assert_eq!(workspace.resource_ids(), complete, "{to}");
+    }
+    std::fs::write(workspace.files().join("cluster.yaml"), &configuration).unwrap();
+    let plan = workspace.succeed_json(&["plan", "azure", "-f", "cluster.yaml"]);
+    assert_eq!(plan["changes"], 0, "{plan}");
 }
 
 #[test]

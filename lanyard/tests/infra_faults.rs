@@ -134,6 +134,49 @@ fn conflict_that_does_not_pass_stops_only_what_needs_the_resource() {
 }
 
 #[test]
+fn conflict_of_a_group_is_not_mistaken_for_an_equal_group() {
+    run_in_virtual_time(async {
+        let fixture = ClusterFixture::start_with_roles().await;
+        let effect = status(409, "ScopeLocked");
+        // The groups of the cluster have the same location and tags.
+        let rule = reject("*/lagoon-nsg-lagoon-x7k2p", &effect, &json!({}));
+        let (report, _) = apply_with_rule(&fixture, &rule).await;
+        assert_eq!(FailedRun::of(&report).failed, ["group/nsg"]);
+        assert_next_run_completes(&fixture, &report).await;
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
+fn destroy_that_azure_rejects_names_the_reason_and_is_continued() {
+    run_in_virtual_time(async {
+        let fixture = ClusterFixture::start_with_roles().await;
+        let before = fixture.resource_ids().await;
+        assert!(fixture.apply().await.succeeded());
+        let recorded = fixture.recorded_count().await;
+        for (path, effect, key) in [
+            ("*/lagoon-vnet-lagoon-x7k2p", status(409, "ScopeLocked"), "group/vnet"),
+            (ROLES, status(403, "AuthorizationFailed"), "role/cloudProvider/group"),
+        ] {
+            let mut rule = reject(path, &effect, &json!({}));
+            rule["method"] = json!("DELETE");
+            fixture.azure.change("POST", "faults", &rule.to_string()).await;
+            let report = fixture.destroy().await;
+            assert!(!report.succeeded());
+            let code = effect["code"].as_str().unwrap();
+            assert!(reason(&report, key).contains(code), "{:?}", report.outcomes);
+            fixture.azure.change("DELETE", "faults", "").await;
+            assert!(fixture.recorded_count().await <= recorded);
+        }
+        let report = fixture.destroy().await;
+        assert!(report.succeeded(), "{:?}", report.outcomes);
+        assert_eq!(fixture.resource_ids().await, before);
+        assert_eq!(fixture.recorded_count().await, 0);
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
 fn pause_that_azure_asks_for_is_kept() {
     run_in_virtual_time(async {
         let fixture = ClusterFixture::start_with_roles().await;

@@ -38,6 +38,59 @@ const SHARED_STACKS: [(&str, &str, &str); 4] = [
     ("aks", "--prefix", "dev"),
     ("dns", "--zone", "dev.hcp.example.com"),
 ];
+/// The commands whose documents are checked, in a directory with the files of [`document_workspace`]. Each finds what
+/// the commands before it created. A word that begins with `$` is a variable of the local Azure.
+const DOCUMENT_COMMANDS: &[&str] = &[
+    "version",
+    "forecast --input identities.yaml --at 2026-10-01T12:00:00Z",
+    "identities --input identities.yaml",
+    "credential check --offline credential.json",
+    "up --once",
+    "up --once --rotate --break unknown-application:disk",
+    "plan azure -f cluster.yaml",
+    "check azure",
+    "sweep azure --min-age 0s",
+    "import azure -f cluster.yaml",
+    "apply azure -f cluster.yaml",
+    "destroy infra azure --name harbour2 --infra-id harbour2-x7k2p --dry-run",
+    "destroy iam azure --name harbour2 --infra-id harbour2-x7k2p --dry-run",
+    "create iam azure --name harbour3 --infra-id harbour3-x7k2p --output-file iam.json \
+     --resource-group-name harbour3-identities \
+     --oidc-issuer-url https://account.blob.core.windows.net/container",
+    "create infra azure --name harbour3 --infra-id harbour3-x7k2p --base-domain hcp.example.com \
+     --workload-identities-file iam.json",
+    "create keyvault azure --name dev-credentials",
+    "destroy keyvault azure --name dev-credentials --dry-run",
+    "create oidc azure --name lagoonissuer",
+    "destroy oidc azure --name lagoonissuer --dry-run",
+    "create aks azure --prefix dev",
+    "destroy aks azure --prefix dev --dry-run",
+    "create dns azure --zone dev.hcp.example.com",
+    "destroy dns azure --zone dev.hcp.example.com --dry-run",
+    "create identities azure --prefix dev --vault dev-credentials",
+    "refresh identities azure --prefix dev --vault dev-credentials",
+    "rotate identity azure --prefix dev --vault dev-credentials --component disk --no-wait",
+    "destroy identities azure --prefix dev --vault dev-credentials --dry-run",
+    "ccoctl azure create-all --name harbourcc --region eastus --output-dir ccoctl \
+     --subscription-id $AZURE_SUBSCRIPTION_ID --tenant-id $AZURE_TENANT_ID \
+     --credentials-requests-dir requests --dnszone-resource-group-name lanyard-dns",
+    "ccoctl azure create-oidc-issuer --name harbourcc --region eastus --output-dir ccoctl \
+     --subscription-id $AZURE_SUBSCRIPTION_ID --tenant-id $AZURE_TENANT_ID",
+    "ccoctl azure create-managed-identities --name harbourcc --region eastus --output-dir ccoctl \
+     --subscription-id $AZURE_SUBSCRIPTION_ID \
+     --credentials-requests-dir requests --dnszone-resource-group-name lanyard-dns \
+     --issuer-url https://harbourcc.blob.core.windows.net/harbourcc",
+    "ccoctl azure delete --name harbourcc --subscription-id $AZURE_SUBSCRIPTION_ID \
+     --delete-oidc-resource-group --dry-run",
+    "azure operations",
+    "azure drill list",
+    "azure fault list",
+    "azure settings get",
+    "azure settings set roleAssignmentLimits.inSubscription=3999",
+    "azure export",
+    "azure env",
+    "azure run --output json curl -sS -o /dev/null https://management.azure.com/tenants",
+];
 const FAULT_RULE: &str = r#"{"name": "slow-secrets", "service": "key-vault",
     "host": "harbour-identities.vault.azure.net", "path": "/secrets/harbour-cloud-provider/*",
     "times": 3, "effect": {"type": "throttle", "retryAfter": 5}}"#;
@@ -337,59 +390,49 @@ fn terminal_sets_the_width_and_the_colours() {
 
 #[test]
 fn documents_have_camel_case_keys() {
-    let workspace = InfraWorkspace::start();
-    let rule = workspace.files().join("rule.json");
-    std::fs::write(&rule, FAULT_RULE).unwrap();
-    workspace.run(&["azure", "fault", "add", rule.to_str().unwrap()]);
-    let document = |arguments: &[&str]| {
-        let output =
-            workspace.piped_command(arguments).args(["--output", "json"]).output().unwrap();
-        serde_json::from_slice::<Value>(&output.stdout)
-            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", utf8(&output.stderr)))
-    };
-    let (infra, iam) = (dry_run("infra"), dry_run("iam"));
-    let (infra, iam): (Vec<_>, Vec<_>) =
-        (infra.iter().map(String::as_str).collect(), iam.iter().map(String::as_str).collect());
-    create_orphaned_assignment(&workspace);
-    // Each command finds what the commands before it created.
-    for arguments in [
-        &["version"][..],
-        &FORECAST,
-        &IDENTITIES,
-        &["credential", "check", "--offline", CREDENTIAL],
-        &["up", "--once"],
-        &["up", "--once", "--rotate", "--break", "unknown-application:disk"],
-        &["plan", "azure", "-f", "cluster.yaml"],
-        &["check", "azure"],
-        &["sweep", "azure", "--min-age", "0s"],
-        &["import", "azure", "-f", "cluster.yaml"],
-        &["apply", "azure", "-f", "cluster.yaml"],
-        &infra[..],
-        &iam[..],
-        &["create", "keyvault", "azure", "--name", "dev-credentials"],
-        &["destroy", "keyvault", "azure", "--name", "dev-credentials", "--dry-run"],
-        &["create", "oidc", "azure", "--name", "lagoonissuer"],
-        &["destroy", "oidc", "azure", "--name", "lagoonissuer", "--dry-run"],
-        &["create", "aks", "azure", "--prefix", "dev"],
-        &["destroy", "aks", "azure", "--prefix", "dev", "--dry-run"],
-        &["create", "dns", "azure", "--zone", "dev.hcp.example.com"],
-        &["destroy", "dns", "azure", "--zone", "dev.hcp.example.com", "--dry-run"],
-        &["create", "identities", "azure", "--prefix", "dev", "--vault", "dev-credentials"],
-        &["refresh", "identities", "azure", "--prefix", "dev", "--vault", "dev-credentials"],
-        &["azure", "operations"],
-        &["azure", "drill", "list"],
-        &["azure", "fault", "list"],
-        &["azure", "settings", "get"],
-        &["azure", "settings", "set", "roleAssignmentLimits.inSubscription=3999"],
-        &["azure", "export"],
-        &["azure", "env"],
-    ] {
-        let document = document(arguments);
-        assert_camel_case(&document, &arguments.join(" "));
+    let workspace = document_workspace();
+    for line in DOCUMENT_COMMANDS {
+        let document = printed_document(&workspace, line);
+        assert_camel_case(&document, line);
         let content = document.get("roleAssignments").unwrap_or(&document);
         let is_empty = content.as_array().is_some_and(Vec::is_empty) || content == &json!({});
-        assert!(!is_empty, "{arguments:?} prints nothing: {document}");
+        assert!(!is_empty, "{line} prints nothing: {document}");
     }
+}
+
+/// A workspace with the inputs of [`DOCUMENT_COMMANDS`], a fault rule and an orphaned role assignment.
+fn document_workspace() -> InfraWorkspace {
+    let workspace = InfraWorkspace::start();
+    let file = |name: &str| workspace.files().join(name);
+    std::fs::copy(HOSTED_CLUSTER_IDENTITIES, file("identities.yaml")).unwrap();
+    std::fs::copy(CREDENTIAL, file("credential.json")).unwrap();
+    std::fs::create_dir(file("requests")).unwrap();
+    std::fs::write(file("requests/all.yaml"), include_str!("ccoctl/requests.yaml")).unwrap();
+    std::fs::write(file("rule.json"), FAULT_RULE).unwrap();
+    let (code, error) = workspace.run(&["azure", "fault", "add", "rule.json"]);
+    assert_eq!(code, Some(0), "{error}");
+    create_orphaned_assignment(&workspace);
+    workspace
+}
+
+/// The JSON document that one of [`DOCUMENT_COMMANDS`] prints.
+fn printed_document(workspace: &InfraWorkspace, line: &str) -> Value {
+    let word = |word: &str| match word.strip_prefix('$') {
+        Some(variable) => workspace.variable(variable),
+        None => word.to_owned(),
+    };
+    let words: Vec<_> = line.split(' ').map(word).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let mut command = workspace.piped_command(&words);
+    // Flags at the end of `azure run`, and its standard output, belong to the other command.
+    let is_azure_run = line.starts_with("azure run ");
+    if !is_azure_run {
+        command.args(["--output", "json"]);
+    }
+    let output = command.output().unwrap();
+    let document = if is_azure_run { &output.stderr } else { &output.stdout };
+    serde_json::from_slice(document)
+        .unwrap_or_else(|error| panic!("{line}: {error}: {}", utf8(&output.stderr)))
 }
 
 /// The command that shows what would be removed of a stack of the cluster.

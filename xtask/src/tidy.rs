@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: checks conventions that no lint covers.
 
 mod language;
+mod named_tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
         let relative = path.strip_prefix(repository.root()).unwrap_or(path);
         findings.extend(findings_in(relative, &text));
     }
+    findings.extend(named_tests::find_missing_tests(repository.root())?);
     if findings.is_empty() {
         process::print_line(&format!("{} files are tidy", files.len()));
         return Ok(files.len());

@@ -178,6 +178,12 @@ impl SoftDeletedVault {
             .child("deletedVaults", name.as_str())
     }
 
+    /// The path of the list of deleted vaults of a subscription, in all regions.
+    pub fn list_path(subscription: &SubscriptionId) -> String {
+        let scope = ArmResourceId::subscription_scope(subscription);
+        format!("{scope}/providers/Microsoft.KeyVault/deletedVaults")
+    }
+
     /// The request that reads the deleted vault `id`.
     pub fn get(id: &ArmResourceId) -> ArmRequest {
         ArmRequest::get(id.as_str(), VaultBody::API_VERSION)
@@ -236,6 +242,10 @@ mod tests {
             "/subscriptions/s/providers/Microsoft.KeyVault/locations/westeurope/deletedVaults/kv1";
         assert_eq!(id.as_str(), path);
         assert_eq!(SoftDeletedVault::purge(&id).path, format!("{path}/purge"));
+        assert_eq!(
+            SoftDeletedVault::list_path(&"s".parse().unwrap()),
+            "/subscriptions/s/providers/Microsoft.KeyVault/deletedVaults"
+        );
         let deleted: SoftDeletedVault = serde_json::from_value(json!({
             "id": id,
             "name": "kv1",

@@ -44,8 +44,8 @@ pub use hosted_cluster::render_context::RenderContext;
 pub use hosted_cluster::shared_credentials::lint_shared_credentials;
 pub use hosted_cluster::validate::{
     HostedClusterPlatform, HostedClusterValidationError, ParseHostedClusterError,
-    ParsedHostedCluster, ValidatedWithLints, parse_hosted_cluster, validate, validate_schema,
-    validate_update,
+    ParsedHostedCluster, ValidatedWithLints, parse_hosted_cluster, report_misspelled_fields,
+    validate, validate_schema, validate_update,
 };
 pub use objects::{
     DesiredObject, DesiredObjectInputs, ObjectKey, ObjectWriter, ObservedObject, OwnedKind,

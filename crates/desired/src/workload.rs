@@ -128,8 +128,8 @@ impl<'a> WorkloadContext<'a> {
             self.add_key_plugins(&mut additions, own, template);
         }
         self.set_metadata(&mut deployment, name, own);
-        additions.apply_to(&mut deployment);
-        allow_socket_eviction(&mut deployment);
+        let local_volumes = additions.apply_to(&mut deployment);
+        allow_eviction(&mut deployment, &local_volumes);
         self.set_rollout_annotations(&mut deployment, &wirings);
         deployment
     }
@@ -166,21 +166,25 @@ impl<'a> WorkloadContext<'a> {
     }
 }
 
-/// Adds the volume with the sockets of the KMS plugins to the volumes that the cluster autoscaler may
-/// drain, because lanyard adds this volume. The template decides about its own volumes.
-fn allow_socket_eviction(deployment: &mut Value) {
-    let pod = &mut deployment["spec"]["template"];
-    let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
-    let socket = KMS_SOCKET_MOUNT.volume;
-    if !volumes.any(|volume| volume["name"] == socket) {
+/// Adds the local volumes that lanyard has added to the volumes that the cluster autoscaler may drain.
+/// The template decides about its own volumes.
+fn allow_eviction(deployment: &mut Value, local_volumes: &[String]) {
+    if local_volumes.is_empty() {
         return;
     }
-    let annotation = &mut pod["metadata"]["annotations"][EVICTABLE_VOLUMES_ANNOTATION];
-    let listed = annotation.as_str().unwrap_or_default();
-    if !listed.split(',').any(|name| name.trim() == socket) {
-        let separator = if listed.is_empty() { "" } else { "," };
-        *annotation = json!(format!("{listed}{separator}{socket}"));
+    let annotations = &mut deployment["spec"]["template"]["metadata"]["annotations"];
+    let annotation = &mut annotations[EVICTABLE_VOLUMES_ANNOTATION];
+    let mut listed = annotation.as_str().unwrap_or_default().to_owned();
+    for volume in local_volumes {
+        if listed.split(',').any(|name| name.trim() == volume) {
+            continue;
+        }
+        if !listed.is_empty() {
+            listed.push(',');
+        }
+        listed.push_str(volume);
     }
+    *annotation = json!(listed);
 }
 
 /// Returns the credential injection of the component that the deployment runs. Other components'

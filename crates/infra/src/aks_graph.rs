@@ -57,6 +57,8 @@ impl AksParameters {
 pub const AKS_CLUSTER_KEY: &str = "cluster";
 /// The JSON pointer of the Secrets Store add-on's identity in the body of a cluster.
 pub const ADD_ON_IDENTITY: &str = "/properties/addonProfiles/azureKeyvaultSecretsProvider/identity";
+/// The key of the resource group of the identities, which other stacks may use.
+pub(crate) const PERSISTENT_GROUP: &str = "persistent-group";
 /// The name that the Azure CLI gives to the first pool.
 const POOL: &str = "nodepool1";
 const ADD_ON_OBJECT_ID: &str =
@@ -75,7 +77,7 @@ pub fn aks_resources(parameters: &AksParameters) -> Vec<DesiredResource> {
         (parameters.identity_id("mi"), parameters.identity_id("kubelet-mi"));
     let mut resources = vec![
         resource(
-            "persistent-group",
+            PERSISTENT_GROUP,
             &persistent,
             ResourceDefinition::Shared {
                 api_version: ResourceGroupBody::API_VERSION,
@@ -93,13 +95,13 @@ pub fn aks_resources(parameters: &AksParameters) -> Vec<DesiredResource> {
             "identity/control-plane",
             &control_plane,
             ResourceDefinition::tagged(ManagedIdentityBody::API_VERSION, identity.clone()),
-            vec![key("persistent-group")],
+            vec![key(PERSISTENT_GROUP)],
         ),
         resource(
             "identity/kubelet",
             &kubelet,
             ResourceDefinition::tagged(ManagedIdentityBody::API_VERSION, identity),
-            vec![key("persistent-group")],
+            vec![key(PERSISTENT_GROUP)],
         ),
         role(
             parameters,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lanyard_azure::{ArmClient, OperationError};
+use lanyard_azure::{ArmBody as _, ArmClient, OperationError, PrivateDnsLinkBody};
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -203,8 +203,19 @@ impl ApplyRun<'_> {
                 depends_on: resource.depends_on.clone(),
                 lock: write_lock(&resource.id),
             },
-            None => GraphNode { key, depends_on: Vec::new(), lock: write_lock(&planned.id) },
+            None => {
+                GraphNode { depends_on: self.dependents(&key), lock: write_lock(&planned.id), key }
+            }
         }
+    }
+
+    /// The resources that needed this one when they were written. A resource is deleted behind them.
+    fn dependents(&self, key: &ResourceKey) -> Vec<ResourceKey> {
+        let needs = |planned: &&PlannedResource| {
+            let record = self.recorded.get(&planned.key);
+            planned.key != *key && record.is_some_and(|record| record.depends_on.contains(key))
+        };
+        self.plan.resources.iter().filter(needs).map(|planned| planned.key.clone()).collect()
     }
 
     async fn apply_resource(&self, key: ResourceKey) -> Result<ResourceOutcome, ResourceError> {
@@ -232,12 +243,7 @@ impl ApplyRun<'_> {
         report: ProgressReporter<'_>,
     ) -> Result<ResourceOutcome, ResourceError> {
         let Some(resource) = self.graph.get(&planned.key) else {
-            let version = api_version_of(&planned.id);
-            let found = self.context.arm.fetch_optional(planned.id.as_str(), version).await?;
-            let mut writer = self.writer(planned, WriteKind::Delete, &[], report);
-            writer.before = found.map(|response| response.body);
-            writer.delete(version).await?;
-            return Ok(ResourceOutcome::Deleted);
+            return self.delete(planned, report).await;
         };
         let outcome = match planned.change {
             ResourceChange::Update { .. } => ResourceOutcome::Updated,
@@ -253,6 +259,21 @@ impl ApplyRun<'_> {
         };
         self.put(planned, resource, report).await?;
         Ok(outcome)
+    }
+
+    /// Deletes a resource that the configuration does not contain any more. The journal keeps its body for a
+    /// roll-back.
+    async fn delete(
+        &self,
+        planned: &PlannedResource,
+        report: ProgressReporter<'_>,
+    ) -> Result<ResourceOutcome, ResourceError> {
+        let version = api_version_of(&planned.id);
+        let found = self.context.arm.fetch_optional(planned.id.as_str(), version).await?;
+        let mut writer = self.writer(planned, WriteKind::Delete, &[], report);
+        writer.before = found.map(|response| response.body);
+        writer.delete(version).await?;
+        Ok(ResourceOutcome::Deleted)
     }
 
     fn live_body(&self, key: &ResourceKey) -> Option<Value> {
@@ -318,7 +339,10 @@ impl ApplyRun<'_> {
                 let listed = list_role_assignments(self.context.arm, scope.as_str()).await?;
                 find_role_assignment(resource, &listed, &snapshot)
             }
-            _ => find_in_collection(self.context.arm, resource).await?,
+            _ if has_unique_content(resource) => {
+                find_in_collection(self.context.arm, resource).await?
+            }
+            _ => None,
         };
         Ok(found.filter(|found| live_differences(resource, found, &snapshot).is_empty()))
     }
@@ -363,6 +387,13 @@ impl ApplyRun<'_> {
             report,
         }
     }
+}
+
+/// Whether Azure accepts the content of the resource only once in its collection.
+fn has_unique_content(resource: &DesiredResource) -> bool {
+    let is_link = |kind: String| kind.eq_ignore_ascii_case(PrivateDnsLinkBody::RESOURCE_TYPE);
+    matches!(resource.definition, ResourceDefinition::FederatedCredential { .. })
+        || resource.id.resource_type().is_some_and(is_link)
 }
 
 /// Whether Azure rejected the write because of another resource.

@@ -6,7 +6,7 @@ use lanyard_azure::{ArmClient, AzureCallError, RolePermission};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
-/// An action that a command needs at a scope.
+/// A control plane action or data action that a command needs at a scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequiredAction {
@@ -26,13 +26,24 @@ impl RequiredAction {
 /// Whether one of the permissions allows a control plane action. Azure adds up the roles of the caller: each
 /// permission is one role, and its `notActions` are exceptions from its own actions only.
 pub fn allows_action(permissions: &[RolePermission], action: &str) -> bool {
+    permissions
+        .iter()
+        .any(|it| matches_any(&it.actions, action) && !matches_any(&it.not_actions, action))
+}
+
+/// Whether one of the permissions allows a data action, such as
+/// `Microsoft.KeyVault/vaults/secrets/setSecret/action`.
+fn allows_data_action(permissions: &[RolePermission], action: &str) -> bool {
+    permissions.iter().any(|it| {
+        matches_any(&it.data_actions, action) && !matches_any(&it.not_data_actions, action)
+    })
+}
+
+fn matches_any(patterns: &[String], action: &str) -> bool {
     let action = action.to_ascii_lowercase();
-    let matches_any = |patterns: &[String]| {
-        patterns.iter().any(|pattern| {
-            matches_pattern(pattern.to_ascii_lowercase().as_bytes(), action.as_bytes())
-        })
-    };
-    permissions.iter().any(|it| matches_any(&it.actions) && !matches_any(&it.not_actions))
+    patterns
+        .iter()
+        .any(|pattern| matches_pattern(pattern.to_ascii_lowercase().as_bytes(), action.as_bytes()))
 }
 
 /// Whether an action matches a pattern of a role definition; both in lower case. `*` matches any text, and `/*/`
@@ -49,8 +60,8 @@ fn matches_pattern(pattern: &[u8], action: &[u8]) -> bool {
     }
 }
 
-/// Reads the permissions of the signed-in identity at each scope of `required`, and returns the actions that are
-/// not allowed.
+/// Reads the permissions of the signed-in identity at each scope of `required`, and returns the control plane
+/// actions that are not allowed.
 ///
 /// # Errors
 ///
@@ -58,6 +69,27 @@ fn matches_pattern(pattern: &[u8], action: &[u8]) -> bool {
 pub async fn missing_actions(
     arm: &ArmClient,
     required: &[RequiredAction],
+) -> Result<Vec<RequiredAction>, AzureCallError> {
+    find_missing(arm, required, allows_action).await
+}
+
+/// Reads the permissions of the signed-in identity at each scope of `required`, and returns the data actions that
+/// are not allowed. A vault with access policies does not use these permissions.
+///
+/// # Errors
+///
+/// The error of the first read that failed.
+pub async fn missing_data_actions(
+    arm: &ArmClient,
+    required: &[RequiredAction],
+) -> Result<Vec<RequiredAction>, AzureCallError> {
+    find_missing(arm, required, allows_data_action).await
+}
+
+async fn find_missing(
+    arm: &ArmClient,
+    required: &[RequiredAction],
+    allows: fn(&[RolePermission], &str) -> bool,
 ) -> Result<Vec<RequiredAction>, AzureCallError> {
     let mut permissions: BTreeMap<&str, Vec<RolePermission>> = BTreeMap::new();
     for RequiredAction { scope, .. } in required {
@@ -67,7 +99,7 @@ pub async fn missing_actions(
     }
     let mut missing: Vec<_> = required
         .iter()
-        .filter(|it| !permissions.get(&*it.scope).is_some_and(|all| allows_action(all, &it.action)))
+        .filter(|it| !permissions.get(&*it.scope).is_some_and(|all| allows(all, &it.action)))
         .cloned()
         .collect();
     missing.sort();
@@ -134,5 +166,21 @@ mod tests {
         assert!(!allows_action(std::slice::from_ref(&contributor), action));
         let administrator = permission(&[action], &[]);
         assert!(allows_action(&[contributor, administrator], action));
+    }
+
+    #[test]
+    fn control_plane_actions_allow_no_data_actions() {
+        let owner = permission(&["*"], &[]);
+        let vault_role = RolePermission {
+            data_actions: vec!["Microsoft.KeyVault/vaults/*".to_owned()],
+            not_data_actions: vec!["Microsoft.KeyVault/vaults/keys/*".to_owned()],
+            ..RolePermission::default()
+        };
+        let secret = "Microsoft.KeyVault/vaults/secrets/setSecret/action";
+        assert!(!allows_action(std::slice::from_ref(&vault_role), secret));
+        assert!(!allows_data_action(std::slice::from_ref(&owner), secret));
+        let both = [owner, vault_role];
+        assert!(allows_data_action(&both, secret));
+        assert!(!allows_data_action(&both, "Microsoft.KeyVault/vaults/keys/create/action"));
     }
 }

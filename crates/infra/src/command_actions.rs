@@ -1,22 +1,24 @@
-//! The actions that a command needs, derived from the resources that it writes.
+//! The control plane actions that a command needs, derived from its resources.
 
 use std::collections::BTreeSet;
 
 use crate::preflight::{GROUP_TYPE, join_actions};
 use crate::resource::{DesiredResource, ResourceDefinition};
 
+/// The action that lists the resources of a group. A command that deletes a group first lists them.
+const LIST_GROUP: &str = "Microsoft.Resources/subscriptions/resourceGroups/resources/read";
+
 /// The control plane actions that creating and destroying these resources needs, sorted.
 ///
 /// Resources that must exist already are only read.
 pub fn command_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
-    let mut actions = BTreeSet::new();
+    let mut actions = removal_actions(resources);
+    actions.extend(read_actions(resources));
     for resource in resources {
-        let kind = resource.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned());
-        let verbs: &[&str] = match resource.definition {
-            ResourceDefinition::Existing { .. } => &["read"],
-            _ => &["read", "write", "delete"],
-        };
-        actions.extend(verbs.iter().map(|verb| format!("{kind}/{verb}")));
+        let kind = type_of(resource);
+        if !is_existing(resource) {
+            actions.insert(format!("{kind}/write"));
+        }
         actions.extend(join_actions(&kind).iter().map(|action| (*action).to_owned()));
     }
     actions
@@ -24,15 +26,29 @@ pub fn command_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
 
 /// The control plane actions that destroying these resources needs, sorted. Resources of the user stay.
 pub fn removal_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
-    let removed = resources
-        .iter()
-        .filter(|resource| !matches!(resource.definition, ResourceDefinition::Existing { .. }));
-    removed
-        .flat_map(|resource| {
-            let kind = resource.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned());
-            ["read", "delete"].map(|verb| format!("{kind}/{verb}"))
-        })
-        .collect()
+    let mut actions = BTreeSet::new();
+    for resource in resources.iter().filter(|resource| !is_existing(resource)) {
+        let kind = type_of(resource);
+        actions.extend(["read", "delete"].map(|verb| format!("{kind}/{verb}")));
+        if kind == GROUP_TYPE {
+            actions.insert(LIST_GROUP.to_owned());
+        }
+    }
+    actions
+}
+
+/// The control plane actions that reading these resources needs, sorted.
+pub fn read_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
+    resources.iter().map(|resource| format!("{}/read", type_of(resource))).collect()
+}
+
+fn type_of(resource: &DesiredResource) -> String {
+    resource.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned())
+}
+
+/// Whether the resource belongs to the user.
+fn is_existing(resource: &DesiredResource) -> bool {
+    matches!(resource.definition, ResourceDefinition::Existing { .. })
 }
 
 #[cfg(test)]
@@ -67,8 +83,10 @@ mod tests {
         ];
         let verbs = ["delete", "read", "write"];
         let expected = kinds.iter().flat_map(|kind| verbs.map(|verb| format!("{kind}/{verb}")));
-        assert_eq!(actions.iter().cloned().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-        assert_eq!(removal.len(), 6);
+        assert_eq!(actions, expected.chain([LIST_GROUP.to_owned()]).collect::<BTreeSet<_>>());
+        assert_eq!(removal.len(), 7);
         assert!(removal.is_subset(&actions));
+        let reads: Vec<_> = read_actions(&resources).into_iter().collect();
+        assert_eq!(reads, kinds.map(|kind| format!("{kind}/read")));
     }
 }

@@ -15,6 +15,7 @@ use crate::journal::{
 use crate::resource::{ResourceKey, ResourceStack, write_lock};
 use crate::resource_write::{ResourceError, ResourceWriter};
 use crate::run_steps::RunSteps;
+use crate::shared_groups::is_shared_group;
 
 /// The resources that a destroy command removes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +23,22 @@ use crate::run_steps::RunSteps;
 pub struct DestroyPlan {
     /// The resources, each behind the resources that need it.
     pub resources: Vec<DestroyedResource>,
+    /// The resource groups that stay, because several stacks use them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept_groups: Vec<KeptGroup>,
+}
+
+/// A resource group of lanyard that stays, because it contains resources that are not removed. The journal does not
+/// record it any more after the removal.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptGroup {
+    /// The key of the group.
+    pub key: ResourceKey,
+    /// The id of the group.
+    pub id: ArmResourceId,
+    /// The resources in the group that are not removed.
+    pub other_resources: Vec<ArmResourceId>,
 }
 
 /// A resource to remove.
@@ -49,10 +66,38 @@ impl DestroyPlan {
     /// Role assignments are always deleted one by one, also those in a group that is deleted: an interrupted
     /// deletion would otherwise leave assignments of principals that do not exist any more.
     pub fn new(recorded: &RecordedState, stacks: &[ResourceStack]) -> Self {
-        let ours = recorded
+        Self::keeping_shared_groups(recorded, stacks, &[])
+    }
+
+    /// The resources of `stacks` that belong to lanyard, without the shared groups that contain one of `others`. What
+    /// the stacks have in such a group is removed one by one.
+    ///
+    /// `others` are resources that the removal leaves. A group that lanyard created for one cluster or one issuer is
+    /// not shared, and is not kept.
+    pub fn keeping_shared_groups(
+        recorded: &RecordedState,
+        stacks: &[ResourceStack],
+        others: &[ArmResourceId],
+    ) -> Self {
+        let mut ours: BTreeMap<&ResourceKey, &RecordedResource> = recorded
             .resources()
-            .filter(|(_, record)| record.ownership.is_ours() && stacks.contains(&record.stack));
-        Self::of_resources(&ours.collect(), &[])
+            .filter(|(_, record)| record.ownership.is_ours() && stacks.contains(&record.stack))
+            .collect();
+        let mut kept_groups = Vec::new();
+        ours.retain(|key, record| {
+            if !is_shared_group(key, record.stack) {
+                return true;
+            }
+            let in_group = others.iter().filter(|id| record.id.contains(id));
+            let other_resources: Vec<_> = in_group.cloned().collect();
+            if other_resources.is_empty() {
+                return true;
+            }
+            let (key, id) = ((*key).clone(), record.id.clone());
+            kept_groups.push(KeptGroup { key, id, other_resources });
+            false
+        });
+        Self { kept_groups, ..Self::of_resources(&ours, &[]) }
     }
 
     /// The removal of `ours`. What `dependents` need is removed after them, although they stay.
@@ -90,7 +135,8 @@ impl DestroyPlan {
                 }
             })
             .collect();
-        Self { resources: sort_by_dependencies(resources, |it| &it.key, |it| &it.after) }
+        let resources = sort_by_dependencies(resources, |it| &it.key, |it| &it.after);
+        Self { resources, kept_groups: Vec::new() }
     }
 }
 
@@ -139,11 +185,12 @@ pub async fn destroy(
         context.journal.start_run(at, RunCommand::Destroy, planned).await?;
     }
     let steps = RunSteps::begin(context);
-    let nodes = plan.resources.iter().map(DestroyedResource::node).collect();
+    let kept = plan.kept_groups.iter().map(|group| group.node(plan));
+    let nodes = plan.resources.iter().map(DestroyedResource::node).chain(kept).collect();
     let results = run_graph(nodes, context.options.parallel, async |key| {
         match plan.resources.iter().find(|it| it.key == key) {
             Some(resource) => remove_resource(&steps, resource).await,
-            None => Ok(ResourceOutcome::Unchanged),
+            None => forget_group(context, key).await,
         }
     })
     .await;
@@ -159,6 +206,26 @@ impl DestroyedResource {
         let (key, depends_on) = (self.key.clone(), self.after.clone());
         GraphNode { key, depends_on, lock: write_lock(&self.id) }
     }
+}
+
+impl KeptGroup {
+    /// The node that runs behind the removals in the group. If one of them fails, the next run decides again whether
+    /// the group stays.
+    fn node(&self, plan: &DestroyPlan) -> GraphNode {
+        let removed = plan.resources.iter().filter(|it| self.id.contains(&it.id));
+        let depends_on = removed.map(|it| it.key.clone()).collect();
+        GraphNode { key: self.key.clone(), depends_on, lock: write_lock(&self.id) }
+    }
+}
+
+/// Ends the record of a group that stays. Sends no request to Azure.
+async fn forget_group(
+    context: RunContext<'_>,
+    key: ResourceKey,
+) -> Result<ResourceOutcome, ResourceError> {
+    let at = context.clock.now();
+    context.journal.record(&JournalEntry::Removed { at, key }).await?;
+    Ok(ResourceOutcome::Unchanged)
 }
 
 /// Removes one resource, or records that it was removed with another one.
@@ -205,10 +272,18 @@ mod tests {
         ownership: Ownership,
         needs: &[&str],
     ) {
+        record_of_stack(state, ResourceStack::Infra, (key, path, ownership, needs));
+    }
+
+    fn record_of_stack(
+        state: &mut RecordedState,
+        stack: ResourceStack,
+        (key, path, ownership, needs): (&str, &str, Ownership, &[&str]),
+    ) {
         state.apply(&JournalEntry::Recorded {
             at: Timestamp::UNIX_EPOCH,
             key: ResourceKey::new(key),
-            stack: ResourceStack::Infra,
+            stack,
             id: format!("/subscriptions/s/resourceGroups/{path}").parse().unwrap(),
             ownership,
             depends_on: needs.iter().map(|key| ResourceKey::new(*key)).collect(),
@@ -278,6 +353,52 @@ mod tests {
             });
             assert_eq!(plan(&state), expected.collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn shared_group_with_other_resources_stays_and_is_forgotten_last() {
+        let mut state = RecordedState::default();
+        let identity = format!("g/{IDENTITY}");
+        let credential = format!("{identity}/federatedIdentityCredentials/c");
+        for (key, path, needs) in [
+            ("identity-group", "g", &[][..]),
+            ("identity/disk", &*identity, &["identity-group"][..]),
+            ("identity/disk/c", &*credential, &["identity/disk"][..]),
+        ] {
+            let resource = (key, path, Ownership::Created, needs);
+            record_of_stack(&mut state, ResourceStack::Iam, resource);
+        }
+        let stacks = [ResourceStack::Iam];
+        let id = |path: &str| -> ArmResourceId {
+            format!("/subscriptions/s/resourceGroups/{path}").parse().unwrap()
+        };
+        let elsewhere = [id("other/providers/M/identities/i")];
+        let plan = DestroyPlan::keeping_shared_groups(&state, &stacks, &elsewhere);
+        assert_eq!(plan, DestroyPlan::new(&state, &stacks));
+        assert!(plan.kept_groups.is_empty());
+        let others = [id("G/providers/M/identities/other")];
+        let plan = DestroyPlan::keeping_shared_groups(&state, &stacks, &others);
+        let [group] = &plan.kept_groups[..] else { panic!("{plan:?}") };
+        assert_eq!((group.id.name(), &group.other_resources[..]), ("g", &others[..]));
+        let removed: Vec<_> = plan
+            .resources
+            .iter()
+            .map(|it| (it.key.as_str(), it.removed_with.as_ref().map(ResourceKey::as_str)))
+            .collect();
+        assert_eq!(removed, [("identity/disk", None), ("identity/disk/c", Some("identity/disk"))]);
+        let node = group.node(&plan);
+        assert_eq!(node.depends_on, ["identity/disk", "identity/disk/c"].map(ResourceKey::new));
+    }
+
+    #[test]
+    fn group_of_one_cluster_is_not_kept() {
+        let mut state = RecordedState::default();
+        record(&mut state, "group", "g", Ownership::Created, &[]);
+        let stacks = [ResourceStack::Infra];
+        let others = ["/subscriptions/s/resourceGroups/g/providers/M/vaults/v".parse().unwrap()];
+        let plan = DestroyPlan::keeping_shared_groups(&state, &stacks, &others);
+        assert_eq!(plan, DestroyPlan::new(&state, &stacks));
+        assert_eq!(plan.resources.len(), 1);
     }
 
     #[test]

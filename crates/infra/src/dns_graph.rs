@@ -33,6 +33,8 @@ pub struct ZoneDelegation {
 
 /// The key of the zone in the graph.
 pub const DNS_ZONE_KEY: &str = "zone";
+/// The key of the resource group, which other stacks may use.
+pub(crate) const GROUP: &str = "group";
 /// The time to live of the delegation, in seconds.
 const DELEGATION_TTL: u32 = 300;
 
@@ -50,7 +52,7 @@ pub fn dns_resources(parameters: &DnsParameters) -> Vec<DesiredResource> {
     let key = |text: &str| ResourceKey::new(text);
     let mut resources = vec![
         DesiredResource {
-            key: key("group"),
+            key: key(GROUP),
             stack,
             id: ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group),
             definition: ResourceDefinition::Shared {
@@ -67,7 +69,7 @@ pub fn dns_resources(parameters: &DnsParameters) -> Vec<DesiredResource> {
                 DnsZoneBody::API_VERSION,
                 DnsZoneBody::new(ResourceTags::new()).to_json(),
             ),
-            depends_on: vec![key("group")],
+            depends_on: vec![key(GROUP)],
         },
     ];
     if let Some(delegation) = &parameters.delegation

@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
     use crate::cluster_identifiers::ClusterIdentifiers;
-    use crate::infra_graph::{EarlierNames, ExistingNetwork};
+    use crate::infra_graph::{ExistingNetwork, LegacyNames};
     use crate::live_state::LiveResource;
     use crate::preflight::FindingSeverity;
 
@@ -220,7 +220,7 @@ mod tests {
                 subnet: Some(subnet.parse().unwrap()),
             }),
             nat_subnet: None,
-            earlier_names: EarlierNames::default(),
+            legacy_names: LegacyNames::default(),
         }
     }
 

@@ -105,7 +105,8 @@ pub fn data_plane_resources(
     Ok(resources)
 }
 
-const GROUP_KEY: &str = "identity-group";
+/// The key of the resource group of the identities, which other stacks may use.
+pub(crate) const GROUP_KEY: &str = "identity-group";
 
 fn identity_group(id: &ArmResourceId, location: &str, stack: ResourceStack) -> DesiredResource {
     let body = ResourceGroupBody::new(location, ResourceTags::new());

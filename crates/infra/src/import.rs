@@ -7,7 +7,7 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
-use crate::infra_graph::{EarlierNames, InfraIds, InfraParameters};
+use crate::infra_graph::{InfraIds, InfraParameters, LegacyNames};
 use crate::journal::{Journal, JournalEntry, JournalError};
 use crate::live_state::LiveState;
 use crate::ownership_tags::OwnershipTags;
@@ -16,57 +16,57 @@ use crate::resource::{Ownership, ResourceDefinition, ResourceKey};
 use crate::resource_graph::ResourceGraph;
 use crate::resource_names::ClusterResourceNames;
 
-/// Finds the names that an earlier tool chose differently: resource groups with the word at the end, and the
-/// private DNS zone `<name>-azurecluster.<base domain>`. A name counts only if nothing has today's name.
+/// Finds the legacy names of a cluster's resources: resource groups with the word at the end, and the private DNS
+/// zone `<name>-azurecluster.<base domain>`. A legacy name counts only if nothing has the current name.
 ///
 /// # Errors
 ///
 /// The error of the first read that failed.
-pub async fn find_earlier_names(
+pub async fn find_legacy_names(
     arm: &ArmClient,
     parameters: &InfraParameters,
-) -> Result<EarlierNames, AzureCallError> {
+) -> Result<LegacyNames, AzureCallError> {
     let names = ClusterResourceNames::new(&parameters.identifiers);
     let ids = InfraIds::new(parameters);
     let [vnet_group, security_group_group] = names.legacy_groups();
     let group = |name: &str| ResourceGroupBody::id(&parameters.subscription, name);
     let groups_are_ours = parameters.resource_group.is_none();
-    let mut earlier = EarlierNames::default();
+    let mut legacy = LegacyNames::default();
     if groups_are_ours && parameters.network.is_none() {
-        let today = group(&names.vnet_group());
-        earlier.vnet_group = earlier_group(arm, &today, &group(&vnet_group)).await?;
+        let current = group(&names.vnet_group());
+        legacy.vnet_group = legacy_group(arm, &current, &group(&vnet_group)).await?;
     }
     if groups_are_ours && parameters.security_group.is_none() {
-        let today = group(&names.security_group_group());
-        earlier.security_group_group =
-            earlier_group(arm, &today, &group(&security_group_group)).await?;
+        let current = group(&names.security_group_group());
+        legacy.security_group_group =
+            legacy_group(arm, &current, &group(&security_group_group)).await?;
     }
     let zone = names.legacy_private_zone(&parameters.base_domain);
     let zone = ids.main_group.provider_resource(PrivateDnsZoneBody::RESOURCE_TYPE, &zone);
-    earlier.private_zone =
-        earlier_name(arm, &ids.private_zone, &zone, PrivateDnsZoneBody::API_VERSION).await?;
-    Ok(earlier)
+    legacy.private_zone =
+        legacy_name(arm, &ids.private_zone, &zone, PrivateDnsZoneBody::API_VERSION).await?;
+    Ok(legacy)
 }
 
-async fn earlier_group(
+async fn legacy_group(
     arm: &ArmClient,
-    today: &ArmResourceId,
-    earlier: &ArmResourceId,
+    current: &ArmResourceId,
+    legacy: &ArmResourceId,
 ) -> Result<Option<String>, AzureCallError> {
-    earlier_name(arm, today, earlier, ResourceGroupBody::API_VERSION).await
+    legacy_name(arm, current, legacy, ResourceGroupBody::API_VERSION).await
 }
 
-async fn earlier_name(
+async fn legacy_name(
     arm: &ArmClient,
-    today: &ArmResourceId,
-    earlier: &ArmResourceId,
+    current: &ArmResourceId,
+    legacy: &ArmResourceId,
     api_version: &str,
 ) -> Result<Option<String>, AzureCallError> {
-    if arm.fetch_optional(today.as_str(), api_version).await?.is_some() {
+    if arm.fetch_optional(current.as_str(), api_version).await?.is_some() {
         return Ok(None);
     }
-    let found = arm.fetch_optional(earlier.as_str(), api_version).await?;
-    Ok(found.map(|_| earlier.name().to_owned()))
+    let found = arm.fetch_optional(legacy.as_str(), api_version).await?;
+    Ok(found.map(|_| legacy.name().to_owned()))
 }
 
 /// A resource that the import looked for.
@@ -123,9 +123,10 @@ pub async fn import_resources(
             ResourceDefinition::Shared { .. } => !tags.are_on(&found.body),
             _ => false,
         };
-        let is_recorded = recorded
-            .get(&key)
-            .is_some_and(|record| record.id == found.id && record.ownership.is_ours());
+        // A record of another id stays as well: the plan names it as a problem.
+        let is_recorded = recorded.get(&key).is_some_and(|record| {
+            record.ownership.is_ours() && (record.id == found.id || record.is_renamed(resource))
+        });
         let result = match (belongs_to_user, is_recorded) {
             (true, _) => ImportResult::Existing,
             (false, true) => ImportResult::Recorded,

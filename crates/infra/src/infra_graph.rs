@@ -37,13 +37,14 @@ pub struct InfraParameters {
     /// The existing subnet with the NAT addresses of the private link service, through which worker nodes reach a
     /// private API server; `None` for a public endpoint only. It is in the virtual network of the management cluster.
     pub nat_subnet: Option<ArmResourceId>,
-    /// The names that differ from today's.
-    pub earlier_names: EarlierNames,
+    /// The names that differ from the current ones.
+    pub legacy_names: LegacyNames,
 }
 
-/// The names of an imported cluster that differ from those that lanyard chooses.
+/// The names of an imported cluster that lanyard would not choose: those of HyperShift's documentation and of its
+/// earlier versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EarlierNames {
+pub struct LegacyNames {
     /// The resource group of the virtual network.
     pub vnet_group: Option<String>,
     /// The resource group of the network security group.
@@ -52,17 +53,24 @@ pub struct EarlierNames {
     pub private_zone: Option<String>,
 }
 
-impl EarlierNames {
-    /// The names of the resources that the journal records.
-    pub fn recorded(recorded: &RecordedState) -> Self {
-        let name = |key: &str| {
+impl LegacyNames {
+    /// The names that the journal of an imported cluster records. A recorded name that is neither current nor
+    /// legacy belongs to another configuration, such as another base domain.
+    pub fn recorded(
+        recorded: &RecordedState,
+        identifiers: &ClusterIdentifiers,
+        base_domain: &str,
+    ) -> Self {
+        let names = ClusterResourceNames::new(identifiers);
+        let [vnet_group, security_group_group] = names.legacy_groups();
+        let name_if_recorded = |key: &str, name: String| {
             let record = recorded.get(&ResourceKey::new(key))?;
-            Some(record.id.name().to_owned())
+            record.id.name().eq_ignore_ascii_case(&name).then_some(name)
         };
         Self {
-            vnet_group: name("group/vnet"),
-            security_group_group: name("group/nsg"),
-            private_zone: name("private-zone"),
+            vnet_group: name_if_recorded("group/vnet", vnet_group),
+            security_group_group: name_if_recorded("group/nsg", security_group_group),
+            private_zone: name_if_recorded("private-zone", names.legacy_private_zone(base_domain)),
         }
     }
 }
@@ -105,7 +113,7 @@ impl InfraIds {
     /// The ids that the parameters determine.
     pub fn new(parameters: &InfraParameters) -> Self {
         let names = ClusterResourceNames::new(&parameters.identifiers);
-        let earlier = &parameters.earlier_names;
+        let legacy = &parameters.legacy_names;
         let group = |name: String| {
             let name = parameters.resource_group.clone().unwrap_or(name);
             ResourceGroupBody::id(&parameters.subscription, &name)
@@ -114,7 +122,7 @@ impl InfraIds {
         let security_group = parameters.security_group.clone().unwrap_or_else(|| {
             resource_id::<NetworkSecurityGroupBody>(
                 &group(
-                    earlier
+                    legacy
                         .security_group_group
                         .clone()
                         .unwrap_or_else(|| names.security_group_group()),
@@ -124,7 +132,7 @@ impl InfraIds {
         });
         let vnet = parameters.network.as_ref().map_or_else(
             || {
-                let name = earlier.vnet_group.clone().unwrap_or_else(|| names.vnet_group());
+                let name = legacy.vnet_group.clone().unwrap_or_else(|| names.vnet_group());
                 resource_id::<VirtualNetworkBody>(&group(name), &names.vnet())
             },
             |network| network.vnet.clone(),
@@ -133,7 +141,7 @@ impl InfraIds {
             Some(network) => network.subnet.clone(),
             None => Some(vnet.child("subnets", SUBNET_NAME)),
         };
-        let zone = earlier
+        let zone = legacy
             .private_zone
             .clone()
             .unwrap_or_else(|| names.private_zone(&parameters.base_domain));
@@ -270,7 +278,7 @@ mod tests {
             security_group: None,
             network: None,
             nat_subnet: None,
-            earlier_names: EarlierNames::default(),
+            legacy_names: LegacyNames::default(),
         }
     }
 

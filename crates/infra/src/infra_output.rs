@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::cluster_identifiers::ClusterIdentifiers;
-    use crate::infra_graph::EarlierNames;
+    use crate::infra_graph::LegacyNames;
 
     fn parameters() -> InfraParameters {
         InfraParameters {
@@ -113,7 +113,7 @@ mod tests {
             security_group: None,
             network: None,
             nat_subnet: None,
-            earlier_names: EarlierNames::default(),
+            legacy_names: LegacyNames::default(),
         }
     }
 

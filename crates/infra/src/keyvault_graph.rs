@@ -8,8 +8,10 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::resource::{
-    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+    ADMINISTRATOR_ROLE, DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey,
+    ResourceStack,
 };
+use crate::role_assignments::principal_assignment_name;
 
 /// The parameters of a vault.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +31,7 @@ pub struct KeyvaultParameters {
     pub purge_protection: bool,
     /// Whether the vault was deleted before, and is restored with its content.
     pub recover: bool,
-    /// The principal that manages certificates, secrets and keys.
+    /// The principal that manages certificates, secrets and keys: the signed-in identity.
     pub administrator: Option<PrincipalReference>,
     /// The service principals that read secrets, such as the identity of the Secrets Store add-on.
     pub secret_readers: Vec<Uuid>,
@@ -43,8 +45,10 @@ impl KeyvaultParameters {
     }
 }
 
-const GROUP: &str = "group";
+/// The key of the resource group, which other stacks may use.
+pub(crate) const GROUP: &str = "group";
 const VAULT: &str = "vault";
+const SECRET_READER_ROLE: &str = "role/secret-reader";
 
 /// The resources of the stack `keyvault`.
 pub fn keyvault_resources(parameters: &KeyvaultParameters) -> Vec<DesiredResource> {
@@ -80,43 +84,46 @@ pub fn keyvault_resources(parameters: &KeyvaultParameters) -> Vec<DesiredResourc
             depends_on: vec![ResourceKey::new(GROUP)],
         },
     ];
-    let mut assign =
-        |key: String, role: RoleDefinitionId, principal: PrincipalReference, seed: &str| {
-            let text = format!("{vault}-{}-{seed}", role.0);
-            let name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, text.to_ascii_lowercase().as_bytes());
-            resources.push(DesiredResource {
-                key: ResourceKey::new(key),
-                stack,
-                id: RoleAssignmentBody::id(&vault, name),
-                definition: ResourceDefinition::RoleAssignment {
-                    subscription: parameters.subscription.clone(),
-                    role,
-                    scope: vault.clone(),
-                    principal,
-                },
-                depends_on: vec![ResourceKey::new(VAULT)],
-            });
-        };
+    let mut assign = |kind: &str, role: RoleDefinitionId, principal: PrincipalReference| {
+        let name = principal_assignment_name(&vault, role, &principal);
+        resources.push(DesiredResource {
+            key: ResourceKey::of_role(kind, &principal),
+            stack,
+            id: RoleAssignmentBody::id(&vault, name),
+            definition: ResourceDefinition::RoleAssignment {
+                subscription: parameters.subscription.clone(),
+                role,
+                scope: vault.clone(),
+                principal,
+            },
+            depends_on: vec![ResourceKey::new(VAULT)],
+        });
+    };
     if let Some(administrator) = &parameters.administrator {
         let role = RoleDefinitionId::KEY_VAULT_ADMINISTRATOR;
-        assign("role/administrator".to_owned(), role, administrator.clone(), "administrator");
+        assign(ADMINISTRATOR_ROLE, role, administrator.clone());
     }
     for reader in &parameters.secret_readers {
-        let role = RoleDefinitionId::KEY_VAULT_SECRETS_USER;
         let principal = PrincipalReference::ObjectId(*reader);
-        assign(format!("role/secret-reader/{reader}"), role, principal, &reader.to_string());
+        assign(SECRET_READER_ROLE, RoleDefinitionId::KEY_VAULT_SECRETS_USER, principal);
     }
     resources
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::journal::{JournalEntry, RecordedState};
+    use crate::live_state::LiveState;
+    use crate::ownership_tags::OwnershipTags;
+    use crate::plan::{Plan, ResourceChange};
+    use crate::resource::Ownership;
     use crate::resource_graph::ResourceGraph;
 
-    #[test]
-    fn vault_has_its_roles_at_the_vault_only() {
-        let parameters = KeyvaultParameters {
+    fn parameters(administrator: u128) -> KeyvaultParameters {
+        KeyvaultParameters {
             subscription: "s".parse().unwrap(),
             resource_group: "os4-common".to_owned(),
             location: "eastus".to_owned(),
@@ -124,9 +131,23 @@ mod tests {
             tenant: "t".parse().unwrap(),
             purge_protection: false,
             recover: false,
-            administrator: Some(PrincipalReference::User(Uuid::from_u128(1))),
+            administrator: Some(PrincipalReference::User(Uuid::from_u128(administrator))),
             secret_readers: vec![Uuid::from_u128(2), Uuid::from_u128(3)],
-        };
+        }
+    }
+
+    fn administrator_role(administrator: u128) -> DesiredResource {
+        let resources = keyvault_resources(&parameters(administrator)).into_iter();
+        let mut roles =
+            resources.filter(|it| it.key.as_str().starts_with(&format!("{ADMINISTRATOR_ROLE}/")));
+        let role = roles.next().unwrap();
+        assert_eq!(roles.next(), None);
+        role
+    }
+
+    #[test]
+    fn vault_has_its_roles_at_the_vault_only() {
+        let parameters = parameters(1);
         let graph = ResourceGraph::new(keyvault_resources(&parameters)).unwrap();
         let vault = parameters.vault_id();
         let assignments = graph.resources().iter().filter(|it| {
@@ -134,5 +155,43 @@ mod tests {
         });
         assert_eq!(assignments.count(), 3);
         assert_eq!(graph.resources().len(), 5);
+    }
+
+    #[test]
+    fn second_caller_gets_an_assignment_of_their_own() {
+        let (first, second) = (administrator_role(1), administrator_role(4));
+        assert_ne!(first.key, second.key);
+        assert_ne!(first.id, second.id);
+        assert!(first.key.as_str().ends_with("/00000000-0000-0000-0000-000000000001"), "{first:?}");
+        assert_eq!(administrator_role(1), first);
+    }
+
+    #[test]
+    fn run_of_a_second_caller_deletes_no_role_of_the_first() {
+        let first = administrator_role(1);
+        let mut recorded = RecordedState::default();
+        let keys = [
+            first.key.clone(),
+            // Earlier versions had one key for all callers.
+            ResourceKey::new(ADMINISTRATOR_ROLE),
+            ResourceKey::new(format!("{SECRET_READER_ROLE}/{}", Uuid::from_u128(5))),
+        ];
+        for key in &keys {
+            recorded.apply(&JournalEntry::Recorded {
+                at: Timestamp::UNIX_EPOCH,
+                key: key.clone(),
+                stack: ResourceStack::Keyvault,
+                id: first.id.clone(),
+                ownership: Ownership::Created,
+                depends_on: Vec::new(),
+            });
+        }
+        let graph = ResourceGraph::new(keyvault_resources(&parameters(4))).unwrap();
+        let tags =
+            OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-keyvault".parse().unwrap());
+        let plan = Plan::new(&graph, &LiveState::default(), &recorded, &tags);
+        let deleted = plan.resources.iter().filter(|it| it.change == ResourceChange::Delete);
+        // The flags no longer name this reader.
+        assert_eq!(deleted.map(|it| &it.key).collect::<Vec<_>>(), [&keys[2]]);
     }
 }

@@ -5,7 +5,8 @@ use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use uuid::Uuid;
 
 use crate::resource::{
-    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+    DesiredResource, ENVIRONMENT_KEY_ROLE, PrincipalReference, ResourceDefinition, ResourceKey,
+    ResourceStack,
 };
 
 /// The parameters of the KMS identity's role.
@@ -28,7 +29,7 @@ pub fn kms_resources(parameters: &KmsParameters) -> Vec<DesiredResource> {
     let name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, text.as_bytes());
     vec![DesiredResource {
         // A role at another key is another resource: clusters may still use the earlier key.
-        key: ResourceKey::new(format!("role/encryption-key{scope}").to_ascii_lowercase()),
+        key: ResourceKey::new(format!("{ENVIRONMENT_KEY_ROLE}{scope}").to_ascii_lowercase()),
         stack: ResourceStack::Kms,
         id: RoleAssignmentBody::id(scope, name),
         definition: ResourceDefinition::RoleAssignment {

@@ -38,6 +38,7 @@ mod journal;
 mod keyvault_graph;
 mod kms_graph;
 mod live_state;
+mod management_locks;
 pub mod manifests;
 mod name_availability;
 mod oidc_graph;
@@ -61,6 +62,7 @@ mod role_graph;
 mod role_names;
 mod roll_back;
 mod run_steps;
+mod shared_groups;
 mod sizing;
 mod unrecorded_resources;
 mod workload_identities;
@@ -70,19 +72,21 @@ pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
 pub use azure_credentials_file::{
     AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
 };
-pub use caller_permissions::{RequiredAction, allows_action, missing_actions};
+pub use caller_permissions::{
+    RequiredAction, allows_action, missing_actions, missing_data_actions,
+};
 pub use ccoctl_ownership::CcoctlOwner;
 pub use ccoctl_removal::{CcoctlRemoval, CcoctlRemovalError, find_other_role_assignments};
 pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
 };
-pub use command_actions::{command_actions, removal_actions};
+pub use command_actions::{command_actions, read_actions, removal_actions};
 pub use component_identity_graph::{
     ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY,
     component_identity_key, component_identity_resources,
 };
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
-pub use destroy::{DestroyPlan, DestroyedResource, destroy};
+pub use destroy::{DestroyPlan, DestroyedResource, KeptGroup, destroy};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
 pub use encryption_key::{EncryptionKey, EncryptionKeyError, find_or_create_encryption_key};
 pub use encryption_key_id::{EncryptionKeyId, ParseEncryptionKeyIdError};
@@ -95,8 +99,8 @@ pub use identity_files::{
     ControlPlaneIdentities, ControlPlaneIdentity, DataPlaneIdentities, IdentityFieldProblem,
     IdentityFileError, IdentityVault, LintNote, WorkloadIdentities,
 };
-pub use import::{ImportResult, ImportedResource, find_earlier_names, import_resources};
-pub use infra_graph::{EarlierNames, ExistingNetwork, InfraIds, InfraParameters, infra_resources};
+pub use import::{ImportResult, ImportedResource, find_legacy_names, import_resources};
+pub use infra_graph::{ExistingNetwork, InfraIds, InfraParameters, LegacyNames, infra_resources};
 pub use infra_output::{ClusterIdentities, infra_output};
 pub use infra_output_file::InfraOutput;
 pub use interrupted_writes::wait_for_interrupted_writes;
@@ -110,6 +114,7 @@ pub use journal::{
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use kms_graph::{KmsParameters, kms_resources};
 pub use live_state::{LiveResource, LiveState, ReadError};
+pub use management_locks::{LockedResource, find_locked_deletions};
 pub use name_availability::check_names;
 pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use orphaned_assignments::{OrphanSearchError, OrphanedAssignment, find_orphaned_assignments};

@@ -100,7 +100,7 @@ fn deleted_vault(resource: &DesiredResource) -> PreflightFinding {
     PreflightFinding::error(
         CHECK,
         format!("a deleted vault has the name `{}`", resource.id.name()),
-        "restore it with --recover, or delete it permanently with `az keyvault purge --name`",
+        "restore it with --recover, or delete it permanently with `lanyard destroy keyvault azure --purge`, or with `az keyvault purge` if lanyard did not create it",
     )
 }
 

@@ -6,12 +6,13 @@ use lanyard_azure::{
 };
 use lanyard_federation::{IssuerContainer, IssuerStorageAccount};
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
-use uuid::Uuid;
 
 use crate::ccoctl_ownership::CcoctlOwner;
 use crate::resource::{
     DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+    UPLOADER_ROLE,
 };
+use crate::role_assignments::principal_assignment_name;
 
 /// The parameters of a token issuer.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +31,7 @@ pub struct OidcParameters {
     pub container: IssuerContainer,
     /// Further tags of the group and the account.
     pub tags: ResourceTags,
-    /// The principal that uploads the documents.
+    /// The principal that uploads the documents: the signed-in identity.
     pub uploader: PrincipalReference,
 }
 
@@ -58,30 +59,29 @@ pub fn oidc_resources(parameters: &OidcParameters) -> Vec<DesiredResource> {
     let account_body = StorageAccountBody::new(&*parameters.location, parameters.owned_tags());
     let container = BlobContainerBody::new(ContainerPublicAccess::Blob);
     let role = RoleDefinitionId::STORAGE_BLOB_DATA_CONTRIBUTOR;
-    let role_name = format!("{account}-{}-uploader", role.0).to_ascii_lowercase();
-    let role_name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, role_name.as_bytes());
+    let role_name = principal_assignment_name(&account, role, &parameters.uploader);
     let container_id = BlobContainerBody::id(&account, parameters.container.as_str());
     let parts = [
         (
-            "group",
+            ResourceKey::new("group"),
             group,
             ResourceDefinition::tagged(ResourceGroupBody::API_VERSION, group_body.to_json()),
             None,
         ),
         (
-            "account",
+            ResourceKey::new("account"),
             account.clone(),
             ResourceDefinition::tagged(StorageAccountBody::API_VERSION, account_body.to_json()),
             Some("group"),
         ),
         (
-            "container",
+            ResourceKey::new("container"),
             container_id,
             ResourceDefinition::untagged(BlobContainerBody::API_VERSION, container.to_json()),
             Some("account"),
         ),
         (
-            "role/uploader",
+            ResourceKey::of_role(UPLOADER_ROLE, &parameters.uploader),
             RoleAssignmentBody::id(&account, role_name),
             ResourceDefinition::RoleAssignment {
                 subscription: parameters.subscription.clone(),
@@ -93,7 +93,7 @@ pub fn oidc_resources(parameters: &OidcParameters) -> Vec<DesiredResource> {
         ),
     ];
     let resources = parts.into_iter().map(|(key, id, definition, dependency)| DesiredResource {
-        key: ResourceKey::new(key),
+        key,
         stack: ResourceStack::Oidc,
         id,
         definition,
@@ -104,12 +104,13 @@ pub fn oidc_resources(parameters: &OidcParameters) -> Vec<DesiredResource> {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
     use crate::resource_graph::ResourceGraph;
 
-    #[test]
-    fn group_and_account_have_the_tag_of_ccoctl() {
-        let parameters = OidcParameters {
+    fn parameters(uploader: u128) -> OidcParameters {
+        OidcParameters {
             subscription: "s".parse().unwrap(),
             name: "dev".to_owned(),
             location: "eastus".to_owned(),
@@ -117,9 +118,13 @@ mod tests {
             account: "devissuer".parse().unwrap(),
             container: "dev".parse().unwrap(),
             tags: ResourceTags::from([("team".to_owned(), "platform".to_owned())]),
-            uploader: PrincipalReference::User(Uuid::from_u128(1)),
-        };
-        let resources = oidc_resources(&parameters);
+            uploader: PrincipalReference::User(Uuid::from_u128(uploader)),
+        }
+    }
+
+    #[test]
+    fn group_and_account_have_the_tag_of_ccoctl() {
+        let resources = oidc_resources(&parameters(1));
         for resource in &resources[..2] {
             let ResourceDefinition::Arm { body, .. } = &resource.definition else { panic!() };
             let tags = &body["tags"];
@@ -127,5 +132,15 @@ mod tests {
             assert_eq!(tags["team"], "platform");
         }
         assert_eq!(ResourceGraph::new(resources).unwrap().resources().len(), 4);
+    }
+
+    #[test]
+    fn second_caller_gets_an_assignment_of_their_own() {
+        let (first, second) = (oidc_resources(&parameters(1)), oidc_resources(&parameters(2)));
+        let differing: Vec<_> = first.iter().zip(&second).filter(|(a, b)| a != b).collect();
+        let [(first, second)] = differing[..] else { panic!("{differing:?}") };
+        assert_ne!(first.key, second.key);
+        assert_ne!(first.id, second.id);
+        assert!(first.key.stays_when_superseded() && second.key.stays_when_superseded());
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::destroy::DestroyPlan;
 use crate::journal::{RecordedResource, RecordedState};
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
@@ -52,7 +53,7 @@ pub enum ResourceChange {
         /// The properties that differ.
         differences: Vec<PropertyDifference>,
     },
-    /// The resource differs in properties that Azure does not change in place. It is deleted and created.
+    /// The role assignment differs. Azure does not change assignments, so it is deleted and created.
     Replace {
         /// The properties that differ.
         differences: Vec<PropertyDifference>,
@@ -91,6 +92,22 @@ pub enum PlanProblem {
         /// The properties that differ.
         differences: Vec<PropertyDifference>,
     },
+    /// The configuration gives a resource another id than the one under which lanyard created or imported it.
+    #[error("the journal records `{recorded}`, and the configuration now names it `{id}`")]
+    Renamed {
+        /// The id in the journal.
+        recorded: ArmResourceId,
+        /// The id by the configuration.
+        id: ArmResourceId,
+    },
+    /// Azure cannot change a property of an existing resource.
+    #[error("Azure cannot change the location of `{id}`")]
+    Immutable {
+        /// The id of the resource.
+        id: ArmResourceId,
+        /// The properties that differ.
+        differences: Vec<PropertyDifference>,
+    },
 }
 
 impl PlanProblem {
@@ -100,6 +117,12 @@ impl PlanProblem {
             Self::Missing { .. } => "create it, or correct the id",
             Self::NotOurs { .. } => {
                 "choose another name or infrastructure id, or adopt the resource, so that it is changed now and `lanyard destroy` removes it: with `lanyard import azure` for a cluster, otherwise with --import"
+            }
+            Self::Renamed { .. } => {
+                "restore the earlier configuration, or remove the resources with `lanyard destroy` first and create them again"
+            }
+            Self::Immutable { .. } => {
+                "restore the earlier location, or remove the resources with `lanyard destroy` and create them again"
             }
         }
     }
@@ -135,7 +158,8 @@ impl Plan {
         let superseded = recorded.resources().filter_map(|(key, record)| {
             let obsolete = graph.get(key).is_none()
                 && record.ownership.is_ours()
-                && stacks.contains(&record.stack);
+                && stacks.contains(&record.stack)
+                && !key.stays_when_superseded();
             obsolete.then(|| PlannedResource {
                 key: key.clone(),
                 stack: record.stack,
@@ -151,6 +175,13 @@ impl Plan {
     pub fn without_deletions(mut self) -> Self {
         self.resources.retain(|planned| planned.change != ResourceChange::Delete);
         self
+    }
+
+    /// The deletions of the plan, as the plan of a removal.
+    pub fn removals(&self, recorded: &RecordedState) -> DestroyPlan {
+        let deleted = self.resources.iter().filter(|it| it.change == ResourceChange::Delete);
+        let records = deleted.filter_map(|it| Some((&it.key, recorded.get(&it.key)?)));
+        DestroyPlan::of_resources(&records.collect(), &[])
     }
 
     /// The entries that write to Azure.
@@ -174,6 +205,11 @@ fn decide_change(
     live: &LiveState,
     tags: &OwnershipTags,
 ) -> ResourceChange {
+    // The new record would replace this one, and nothing would remove the recorded resource any more.
+    if let Some(record) = record.filter(|it| it.is_renamed(resource)) {
+        let (recorded, id) = (record.id.clone(), resource.id.clone());
+        return ResourceChange::Problem { problem: PlanProblem::Renamed { recorded, id } };
+    }
     let Some(found) = found else {
         return match resource.definition {
             ResourceDefinition::Existing { .. } => ResourceChange::Problem {
@@ -198,6 +234,9 @@ fn decide_change(
             problem: PlanProblem::NotOurs { id: found.id.clone(), differences },
         },
         ResourceDefinition::RoleAssignment { .. } => ResourceChange::Replace { differences },
+        _ if differences.iter().any(|it| it.path == "location") => ResourceChange::Problem {
+            problem: PlanProblem::Immutable { id: found.id.clone(), differences },
+        },
         _ => ResourceChange::Update { differences },
     }
 }
@@ -259,31 +298,94 @@ mod tests {
     use super::*;
     use crate::journal::WritePhase;
 
+    fn id(path: &str) -> ArmResourceId {
+        format!("/subscriptions/s/resourceGroups/{path}").parse().unwrap()
+    }
+
+    fn resource(path: &str, definition: ResourceDefinition) -> DesiredResource {
+        let key = ResourceKey::new("link");
+        let stack = ResourceStack::Infra;
+        DesiredResource { key, stack, id: id(path), definition, depends_on: Vec::new() }
+    }
+
+    fn record(path: &str, ownership: Ownership) -> RecordedResource {
+        let (stack, id) = (ResourceStack::Infra, id(path));
+        let (depends_on, phase) = (Vec::new(), WritePhase::Sent);
+        RecordedResource { stack, id, ownership, depends_on, phase }
+    }
+
+    fn tags() -> OwnershipTags {
+        OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-x".parse().unwrap())
+    }
+
+    fn plain() -> ResourceDefinition {
+        ResourceDefinition::untagged("2024-01-01", json!({}))
+    }
+
+    fn change(
+        resource: &DesiredResource,
+        record: &RecordedResource,
+        found: Option<&LiveResource>,
+    ) -> ResourceChange {
+        decide_change(resource, found, Some(record), &LiveState::default(), &tags())
+    }
+
     #[test]
     fn record_of_another_id_is_no_ownership() {
-        let id = |name: &str| -> ArmResourceId {
-            format!("/subscriptions/s/resourceGroups/{name}").parse().unwrap()
-        };
-        let resource = DesiredResource {
-            key: ResourceKey::new("link"),
-            stack: ResourceStack::Infra,
-            id: id("ours"),
-            definition: ResourceDefinition::untagged("2024-01-01", json!({})),
-            depends_on: Vec::new(),
-        };
-        let record = RecordedResource {
-            stack: ResourceStack::Infra,
-            id: id("ours"),
-            ownership: Ownership::Created,
-            depends_on: Vec::new(),
-            phase: WritePhase::Sent,
-        };
-        let tags = OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-x".parse().unwrap());
+        let (resource, record) = (resource("ours", plain()), record("ours", Ownership::Created));
         for (found, ownership) in [("OURS", Ownership::Created), ("other", Ownership::Existing)] {
             let found = LiveResource { id: id(found), body: json!({}) };
-            let live = LiveState::default();
-            let change = decide_change(&resource, Some(&found), Some(&record), &live, &tags);
+            let change = change(&resource, &record, Some(&found));
             assert_eq!(change, ResourceChange::None { ownership });
+        }
+    }
+
+    #[test]
+    fn resource_of_lanyard_that_gets_another_id_is_a_problem() {
+        let existing = || ResourceDefinition::Existing { api_version: "2024-01-01" };
+        let role = |scope: &str| ResourceDefinition::RoleAssignment {
+            subscription: "s".parse().unwrap(),
+            role: lanyard_vocabulary::RoleDefinitionId::KEY_VAULT_CRYPTO_USER,
+            scope: id(scope),
+            principal: PrincipalReference::ObjectId(Uuid::nil()),
+        };
+        let assignment = |scope: &str, name| {
+            format!("{scope}/providers/Microsoft.Authorization/roleAssignments/{name}")
+        };
+        let created = Ownership::Created;
+        let cases = [
+            ("a".to_owned(), created, "b".to_owned(), plain(), true),
+            ("a".to_owned(), Ownership::Imported, "b".to_owned(), plain(), true),
+            // The user now names a resource of their own for the one of lanyard.
+            ("a".to_owned(), created, "b".to_owned(), existing(), true),
+            ("a".to_owned(), created, "A".to_owned(), plain(), false),
+            ("a".to_owned(), Ownership::Existing, "b".to_owned(), existing(), false),
+            (assignment("a", "1"), created, assignment("b", "1"), role("b"), true),
+            // An imported assignment has the name that another tool chose.
+            (assignment("a", "1"), Ownership::Imported, assignment("A", "2"), role("a"), false),
+        ];
+        for (recorded, ownership, desired, definition, expected) in cases {
+            let resource = resource(&desired, definition);
+            let change = change(&resource, &record(&recorded, ownership), None);
+            let problem = PlanProblem::Renamed { recorded: id(&recorded), id: id(&desired) };
+            let is_renamed = change == ResourceChange::Problem { problem };
+            assert_eq!(is_renamed, expected, "{recorded} -> {desired}: {change:?}");
+        }
+    }
+
+    #[test]
+    fn change_of_the_location_is_a_problem() {
+        let definition =
+            ResourceDefinition::untagged("2024-01-01", json!({ "location": "westus" }));
+        let (resource, record) = (resource("a", definition), record("a", Ownership::Created));
+        for (location, is_problem) in [("eastus", true), ("West US", false)] {
+            let found = LiveResource { id: id("a"), body: json!({ "location": location }) };
+            let change = change(&resource, &record, Some(&found));
+            let found_problem = matches!(
+                change,
+                ResourceChange::Problem { problem: PlanProblem::Immutable { .. } }
+            );
+            assert_eq!(found_problem, is_problem, "{location}: {change:?}");
         }
     }
 }

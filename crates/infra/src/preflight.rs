@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_azure::{
-    ArmBody as _, ArmClient, AzureCallError, ManagementLockBody, ManagementLockLevel,
-    ProviderRegistration, ResourceGroupBody,
+    ArmBody as _, ArmClient, AzureCallError, ProviderRegistration, ResourceGroupBody,
+    RoleAssignmentBody,
 };
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 use serde::Serialize;
 
 use crate::caller_permissions::{RequiredAction, missing_actions};
+use crate::management_locks::{LockableWrite, LockedResource, find_locked_resources};
 use crate::plan::{Plan, PlannedResource, ResourceChange};
 use crate::quotas::check_quotas;
 use crate::resource_graph::ResourceGraph;
@@ -81,7 +82,7 @@ pub async fn check_plan(
         ));
     }
     findings.extend(check_providers(arm, subscription, &writes).await?);
-    findings.extend(check_locks(arm, &writes, &groups).await?);
+    findings.extend(check_locks(arm, &writes).await?);
     findings.extend(check_quotas(arm, subscription, plan, graph).await?);
     Ok(findings)
 }
@@ -100,8 +101,14 @@ async fn existing_groups(
     let mut groups = BTreeMap::new();
     for name in names {
         let id = ResourceGroupBody::id(subscription, &name);
-        if arm.fetch_optional(id.as_str(), ResourceGroupBody::API_VERSION).await?.is_some() {
-            groups.insert(name, id);
+        match arm.fetch_optional(id.as_str(), ResourceGroupBody::API_VERSION).await {
+            // The signed-in identity may have roles only below the group.
+            Ok(Some(_)) | Err(AzureCallError::Forbidden { .. }) => {
+                groups.insert(name, id);
+            }
+            found => {
+                found?;
+            }
         }
     }
     Ok(groups)
@@ -117,7 +124,10 @@ fn required_actions(
     let mut required = BTreeSet::new();
     for write in writes {
         let group = write.id.resource_group().map(str::to_ascii_lowercase);
-        let scope = group.and_then(|name| groups.get(&name)).unwrap_or(&whole_subscription);
+        let group = group.and_then(|name| groups.get(&name)).unwrap_or(&whole_subscription);
+        let assignment_scope =
+            assignment_scope(&write.id).filter(|scope| !is_created_with(writes, scope));
+        let scope = assignment_scope.as_ref().unwrap_or(group);
         let resource_type = write.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned());
         for verb in verbs(&write.change) {
             required.insert(RequiredAction::new(scope, format!("{resource_type}/{verb}")));
@@ -127,6 +137,20 @@ fn required_actions(
         }
     }
     required.into_iter().collect()
+}
+
+/// The scope of a role assignment; `None` for another resource.
+fn assignment_scope(id: &ArmResourceId) -> Option<ArmResourceId> {
+    let is_assignment =
+        |kind: &String| kind.eq_ignore_ascii_case(RoleAssignmentBody::RESOURCE_TYPE);
+    id.resource_type().filter(is_assignment)?;
+    let (scope, _) = id.as_str().rsplit_once("/providers/")?;
+    scope.parse().ok()
+}
+
+/// Whether the plan creates the resource, or one that contains it.
+fn is_created_with(writes: &[&PlannedResource], id: &ArmResourceId) -> bool {
+    writes.iter().any(|it| it.change == ResourceChange::Create && it.id.contains(id))
 }
 
 const fn verbs(change: &ResourceChange) -> &'static [&'static str] {
@@ -194,36 +218,23 @@ fn is_always_registered(namespace: &str) -> bool {
         .any(|it| it.eq_ignore_ascii_case(namespace))
 }
 
-/// A lock `ReadOnly` rejects writes, and any lock rejects deletions.
+/// The changes that management locks of the subscription, of groups and of resources prevent.
 async fn check_locks(
     arm: &ArmClient,
     writes: &[&PlannedResource],
-    groups: &BTreeMap<String, ArmResourceId>,
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
-    let mut findings = Vec::new();
-    for group in groups.values() {
-        let path = format!("{group}/providers/{}", ManagementLockBody::RESOURCE_TYPE);
-        let listed = match arm.list(&path, ManagementLockBody::API_VERSION, &[]).await {
-            Err(AzureCallError::Forbidden { .. }) => continue,
-            listed => listed?,
-        };
-        for lock in listed {
-            let id = lock["id"].as_str().unwrap_or_default().to_owned();
-            let Ok(body) = serde_json::from_value::<ManagementLockBody>(lock) else { continue };
-            let blocks = |write: &&&PlannedResource| {
-                let deletes =
-                    matches!(write.change, ResourceChange::Delete | ResourceChange::Replace { .. });
-                group.contains(&write.id)
-                    && (deletes || body.properties.level == ManagementLockLevel::ReadOnly)
-            };
-            if let Some(write) = writes.iter().find(blocks) {
-                findings.push(PreflightFinding::error(
-                    "locks",
-                    format!("the lock `{id}` prevents the change of `{}`", write.key),
-                    "remove the lock, or ask the person who set it",
-                ));
-            }
-        }
-    }
-    Ok(findings)
+    let writes = writes.iter().map(|write| LockableWrite {
+        key: &write.key,
+        id: &write.id,
+        deletes: matches!(write.change, ResourceChange::Delete | ResourceChange::Replace { .. }),
+    });
+    let locked = find_locked_resources(arm, &writes.collect::<Vec<_>>()).await?;
+    let finding = |LockedResource { lock, key, .. }| {
+        PreflightFinding::error(
+            "locks",
+            format!("the lock `{lock}` prevents the change of `{key}`"),
+            "remove the lock, or ask the person who set it",
+        )
+    };
+    Ok(locked.into_iter().map(finding).collect())
 }

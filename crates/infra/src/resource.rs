@@ -24,11 +24,38 @@ impl ResourceKey {
         Self(text.into())
     }
 
+    /// The key of the role assignment of one principal, such as `role/uploader/<object id>`.
+    pub(crate) fn of_role(role: &str, principal: &PrincipalReference) -> Self {
+        Self(format!("{role}/{}", principal.identifier()))
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether the resource stays although the configuration does not contain it any more: the role of another
+    /// identity that ran the command, and the role at an earlier encryption key, which clusters may still use.
+    pub(crate) fn stays_when_superseded(&self) -> bool {
+        // Keys of earlier versions end here.
+        let is_role = |role: &str| {
+            let rest = self.0.strip_prefix(role);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        [ADMINISTRATOR_ROLE, UPLOADER_ROLE, ENVIRONMENT_KEY_ROLE, CLUSTER_KEY_ROLE]
+            .into_iter()
+            .any(is_role)
+    }
 }
+
+/// The beginning of the key of the role that `create keyvault` assigns to the signed-in identity.
+pub(crate) const ADMINISTRATOR_ROLE: &str = "role/administrator";
+/// The beginning of the key of the role that `create oidc` assigns to the signed-in identity.
+pub(crate) const UPLOADER_ROLE: &str = "role/uploader";
+/// The beginning of the key of the role at the encryption key of an environment.
+pub(crate) const ENVIRONMENT_KEY_ROLE: &str = "role/encryption-key";
+/// The beginning of the key of the role at the encryption key of a cluster.
+pub(crate) const CLUSTER_KEY_ROLE: &str = "role/kms/encryption-key";
 
 impl fmt::Display for ResourceKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -210,6 +237,15 @@ impl PrincipalReference {
         }
     }
 
+    /// Text that differs between the principals of a graph: the object id, or the key of the resource that provides
+    /// it.
+    pub(crate) fn identifier(&self) -> String {
+        match self {
+            Self::ObjectId(id) | Self::User(id) => id.to_string(),
+            Self::Property { key, .. } => key.to_string(),
+        }
+    }
+
     /// The type of the principal in the role assignment. With it, Azure does not look a new principal up.
     pub(crate) const fn assigned_type(&self) -> AssignedPrincipalType {
         match self {
@@ -259,6 +295,29 @@ impl DesiredResource {
             | ResourceDefinition::Arm { api_version, .. } => api_version,
             ResourceDefinition::FederatedCredential { .. } => FederatedCredentialBody::API_VERSION,
             ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_that_others_may_still_use_are_known_by_their_keys() {
+        let principal = PrincipalReference::User(Uuid::from_u128(1));
+        for (key, expected) in [
+            (ResourceKey::of_role(ADMINISTRATOR_ROLE, &principal), true),
+            (ResourceKey::of_role(UPLOADER_ROLE, &principal), true),
+            (ResourceKey::new("role/administrator"), true),
+            (ResourceKey::new("role/uploader"), true),
+            (ResourceKey::new("role/encryption-key/subscriptions/s"), true),
+            (ResourceKey::new("role/kms/encryption-key/subscriptions/s"), true),
+            (ResourceKey::new("role/uploaders"), false),
+            (ResourceKey::new("role/kms/vnet"), false),
+            (ResourceKey::of_role("role/secret-reader", &principal), false),
+        ] {
+            assert_eq!(key.stays_when_superseded(), expected, "{key}");
         }
     }
 }

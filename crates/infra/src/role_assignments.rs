@@ -10,6 +10,7 @@ use std::fmt;
 use lanyard_vocabulary::{ArmResourceId, Component, InfraId, RoleDefinitionId, RoleScope};
 use uuid::Uuid;
 
+use crate::resource::PrincipalReference;
 use crate::workload_identities::DataPlaneIdentity;
 
 /// The number of role assignments that a subscription may have, unless Microsoft raised its quota.
@@ -333,6 +334,17 @@ pub fn plan_role_assignments(
 pub fn role_assignment_name(infra_id: &InfraId, role_key: &str, scope: &ArmResourceId) -> Uuid {
     let text = format!("{infra_id}-{role_key}-{}", scope.as_str());
     Uuid::new_v5(&Uuid::NAMESPACE_DNS, text.as_bytes())
+}
+
+/// The name of an assignment of a role that several principals have at the same scope: the UUID of version 5 in the
+/// DNS namespace of `<scope>-<role>-<object id>` in lower case.
+pub(crate) fn principal_assignment_name(
+    scope: &ArmResourceId,
+    role: RoleDefinitionId,
+    principal: &PrincipalReference,
+) -> Uuid {
+    let text = format!("{scope}-{}-{}", role.0, principal.identifier());
+    Uuid::new_v5(&Uuid::NAMESPACE_DNS, text.to_ascii_lowercase().as_bytes())
 }
 
 #[cfg(test)]

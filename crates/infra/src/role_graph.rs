@@ -7,7 +7,8 @@ use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::infra_graph::{InfraIds, InfraParameters};
 use crate::resource::{
-    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+    CLUSTER_KEY_ROLE, DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey,
+    ResourceStack,
 };
 use crate::role_assignments::{
     AssignmentScope, AssignmentScopeIds, GroupScope, PlannedRoleAssignment, RoleIdentity,
@@ -100,7 +101,11 @@ fn role_resource(
     ids: &AssignmentScopeIds,
 ) -> DesiredResource {
     let scope = ids.iter().find(|(_, id)| **id == assignment.scope).map(|(scope, _)| *scope);
-    let key = format!("role/{}/{}", assignment.identity, scope.map_or("other", scope_word));
+    let key = if scope == Some(AssignmentScope::EncryptionKey) {
+        format!("{CLUSTER_KEY_ROLE}{}", assignment.scope).to_ascii_lowercase()
+    } else {
+        format!("role/{}/{}", assignment.identity, scope.map_or("other", scope_word))
+    };
     let mut depends_on: Vec<ResourceKey> =
         scope.and_then(|scope| scope_resource(infra, scope)).into_iter().collect();
     depends_on.extend(principal.key().cloned());
@@ -185,7 +190,7 @@ mod tests {
             security_group: None,
             network: None,
             nat_subnet: None,
-            earlier_names: crate::infra_graph::EarlierNames::default(),
+            legacy_names: crate::infra_graph::LegacyNames::default(),
         }
     }
 

@@ -202,7 +202,8 @@ impl RestoredResource {
         let (context, version) = (steps.context, api_version_of(&self.id));
         let read = async || context.arm.fetch_optional(self.id.as_str(), version).await;
         let live = read().await?.map(|live| live.body);
-        let (write, outcome) = match self.write(live.as_ref()) {
+        let write = self.write(live.as_ref());
+        let (word, kind, outcome) = match write {
             RestoreWrite::None => {
                 let no_report = |_| {};
                 let writer = self.writer(context, WriteKind::Update, &no_report);
@@ -212,16 +213,15 @@ impl RestoredResource {
             RestoreWrite::Impossible => {
                 return Err(ResourceError::NotRestorable { id: self.id.clone() });
             }
-            RestoreWrite::Create => ("create", ResourceOutcome::Created),
-            RestoreWrite::Update => ("update", ResourceOutcome::Updated),
-            RestoreWrite::Replace => ("replace", ResourceOutcome::Replaced),
+            RestoreWrite::Create => ("create", WriteKind::Create, ResourceOutcome::Created),
+            RestoreWrite::Update => ("update", WriteKind::Update, ResourceOutcome::Updated),
+            RestoreWrite::Replace => ("replace", WriteKind::Create, ResourceOutcome::Replaced),
         };
         steps
-            .run(&self.key, write, async |report| {
-                if write == "replace" {
+            .run(&self.key, word, async |report| {
+                if write == RestoreWrite::Replace {
                     self.writer(context, WriteKind::Delete, report).delete(version).await?;
                 }
-                let kind = if write == "update" { WriteKind::Update } else { WriteKind::Create };
                 let writer = self.writer(context, kind, report);
                 let build = async || {
                     let live = read().await?.map(|live| live.body);

@@ -7,7 +7,7 @@ use lanyard_desired::hosted_cluster::key_rotation::{
 };
 use lanyard_desired::{
     HostedClusterPlatform, HostedClusterValidationError, ProblemSeverity, ValidatedHostedCluster,
-    ValidatedWithLints, ValidationProblem, ValidationProblems, validate,
+    ValidatedWithLints, ValidationProblem, ValidationProblems, report_misspelled_fields, validate,
 };
 use serde_json::Value;
 
@@ -94,7 +94,7 @@ pub(crate) fn classify_cluster(
             return classify_other_kind(observed, kind);
         }
         Err(HostedClusterValidationError::Invalid(problems)) => {
-            return ClusterClassification::Invalid(problems);
+            return ClusterClassification::Invalid(report_misspelled_fields(&wire, problems));
         }
         Err(error) => {
             return invalid_cluster("", &error.to_string(), "check the version of this program");
@@ -123,7 +123,7 @@ pub(crate) fn classify_cluster(
     }
     let problems = object_errors
         .into_iter()
-        .chain(lints)
+        .chain(report_misspelled_fields(&wire, lints))
         .chain(lint_key_rotation(&wire))
         .chain(lint_private_router(observed, &cluster, &wire))
         .chain(lint_api_server(settings, &cluster))
@@ -304,6 +304,34 @@ mod tests {
             let has_lint = valid.problems.iter().any(|it| it.field == "metadata.finalizers");
             assert_eq!(has_lint, is_reported, "{role:?}");
         }
+    }
+
+    #[test]
+    fn misspelled_field_is_a_lint() {
+        let expected = "spec.controlPlaneRelase: unknown field, which has no effect";
+        let field = |issuer: &'static str| {
+            ObservedCluster::from_example(|wire| {
+                wire["spec"]["controlPlaneRelase"] = json!({"image": "example.com/release:1"});
+                wire["spec"]["issuerURL"] = json!(issuer);
+            })
+        };
+        let is_lint = |it: &ValidationProblem| {
+            it.severity == ProblemSeverity::Lint && it.to_string() == expected
+        };
+        let valid = field("https://issuer.example.com");
+        let classification = classify_cluster(&valid, &OperatorSettings::default());
+        let ClusterClassification::Valid(valid) = classification else {
+            panic!("{classification:?}")
+        };
+        assert!(valid.problems.iter().any(is_lint), "{:?}", valid.problems);
+        // The lint is no reason for the rejection.
+        let invalid = field("x");
+        let classification = classify_cluster(&invalid, &OperatorSettings::default());
+        let ClusterClassification::Invalid(problems) = classification else {
+            panic!("{classification:?}")
+        };
+        assert!(problems.iter().any(is_lint), "{problems:?}");
+        assert!(!problems.to_string().contains(expected), "{problems}");
     }
 
     #[test]

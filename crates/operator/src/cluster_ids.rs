@@ -3,7 +3,8 @@
 use kube::api::{Patch, PatchParams};
 use lanyard_api::HostedCluster;
 use lanyard_api::hosted_cluster::HostedClusterSpec;
-use lanyard_desired::ObjectWriter;
+use lanyard_desired::{ObjectWriter, ProblemSeverity, ValidationProblem};
+use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::{InfraId, random_uuid};
 use serde_json::{Map, Value, json};
 
@@ -64,6 +65,19 @@ impl MissingIds {
     pub(crate) fn fields(self) -> Vec<&'static str> {
         let fields = [(self.infra_id, "spec.infraID"), (self.cluster_id, "spec.clusterID")];
         fields.into_iter().filter_map(|(is_missing, field)| is_missing.then_some(field)).collect()
+    }
+
+    /// The problem of each field, because the operator could not write the ids.
+    pub(crate) fn write_failures(
+        self,
+        error: &ApiError,
+    ) -> impl Iterator<Item = ValidationProblem> {
+        self.fields().into_iter().map(move |field| ValidationProblem {
+            field: field.to_owned(),
+            severity: ProblemSeverity::Error,
+            message: format!("the field is empty, and the operator cannot generate it: {error}"),
+            hint: Some(format!("set `{field}` yourself, or: {}", error.hint())),
+        })
     }
 }
 

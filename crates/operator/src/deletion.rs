@@ -64,6 +64,12 @@ pub(crate) async fn reconcile_deletion(
     Ok(requeue)
 }
 
+/// Whether the operator deletes the objects of this cluster when the HostedCluster is deleted. In role
+/// `identity-only` it deletes nothing, even if an earlier role added the finalizer.
+pub(crate) fn deletes_objects(role: OperatorRole, observed: &ObservedCluster) -> bool {
+    role == OperatorRole::All && finalizer::has_finalizer(observed)
+}
+
 /// Deletes the objects of a cluster as far as possible now.
 async fn delete_owned_objects(
     context: &ReconcileContext,
@@ -138,13 +144,12 @@ async fn delete_owned_objects(
     Ok(Requeue::OnChange)
 }
 
-/// Fetches the objects that block the deletion; `None` if the operator holds no finalizer.
+/// Fetches the objects that block the deletion; `None` if the operator deletes no objects.
 async fn fetch_deletion_dependents(
     context: &ReconcileContext,
     observed: &ObservedCluster,
 ) -> Result<Option<Dependents>, ApiError> {
-    // In role `identity-only` the operator deletes nothing, even if an earlier role added the finalizer.
-    if context.settings.role == OperatorRole::IdentityOnly || !finalizer::has_finalizer(observed) {
+    if !deletes_objects(context.settings.role, observed) {
         return Ok(None);
     }
     // A user may force the deletion because these lists fail.

@@ -56,6 +56,15 @@ pub(crate) enum KeyRecordOutcome {
     KeyLost(ValidationProblem),
 }
 
+/// The decision about a new key that waits for the API servers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct KeyPromotionStep {
+    /// Whether an API server rollout is pending.
+    pub(crate) awaits_rollout: bool,
+    /// The promotion, or no change while the rollout is pending.
+    pub(crate) step: KeyRotationStep,
+}
+
 /// The result of a key promotion.
 #[derive(Debug)]
 pub(crate) struct KeyPromotion {
@@ -145,14 +154,13 @@ pub(crate) fn awaits_promotion(context: &ReconcileContext, valid: &ValidCluster)
         && awaits_api_server_rollout(&valid.cluster, &valid.wire)
 }
 
-/// Promotes the new key to the write key if every API server has read it. Call it if
-/// [`awaits_promotion`] returns true and the [`encryption_objects`] are in sync.
-pub(crate) async fn promote_key(
+/// Decides whether the new key becomes the write key, which requires that every API server has read it. Reads
+/// only. Call it if [`awaits_promotion`] returns true and the [`encryption_objects`] are in sync.
+pub(crate) async fn next_promotion_step(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     valid: &ValidCluster,
-    fencing_token: &FencingToken,
-) -> Result<KeyPromotion, ReconcileError> {
+) -> Result<KeyPromotionStep, ReconcileError> {
     let deployment =
         fetch_owned(context, observed, OwnedKind::Deployment, api_server_deployment()).await?;
     let of_api_server = |deployment: Option<&str>| deployment == Some(api_server_deployment());
@@ -165,8 +173,20 @@ pub(crate) async fn promote_key(
         now: observed.now,
     };
     let step = next_key_rotation_step(&valid.cluster, &valid.wire, &evidence);
-    let recorded = apply_key_step(context, observed, valid, step, fencing_token).await?;
-    Ok(KeyPromotion { awaits_rollout: !has_rolled, record_outcome: recorded })
+    Ok(KeyPromotionStep { awaits_rollout: !has_rolled, step })
+}
+
+/// Promotes the new key to the write key if [`next_promotion_step`] decides so. The same preconditions apply.
+pub(crate) async fn promote_key(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    valid: &ValidCluster,
+    fencing_token: &FencingToken,
+) -> Result<KeyPromotion, ReconcileError> {
+    let KeyPromotionStep { awaits_rollout, step } =
+        next_promotion_step(context, observed, valid).await?;
+    let record_outcome = apply_key_step(context, observed, valid, step, fencing_token).await?;
+    Ok(KeyPromotion { awaits_rollout, record_outcome })
 }
 
 async fn apply_key_step(

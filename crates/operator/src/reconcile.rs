@@ -9,12 +9,12 @@ use lanyard_kubernetes::ApiError;
 
 use crate::apply::ObjectApplier;
 use crate::classification::{ClusterClassification, ClusterPause, ValidCluster, classify_cluster};
-use crate::cluster_ids;
+use crate::cluster_ids::{self, MissingIds};
 use crate::cluster_key::ClusterKey;
 use crate::context::ReconcileContext;
 use crate::deletion;
 use crate::encryption_key::{self, KeyPromotion, KeyRecordOutcome};
-use crate::error::ReconcileError;
+use crate::error::{FencedWriteError, ReconcileError, ReconcileRetryClass, retry_class};
 use crate::finalizer::{self, FinalizerOutcome};
 use crate::lease::FencingToken;
 use crate::namespace_access;
@@ -47,21 +47,48 @@ pub(crate) async fn reconcile(
     match &classification {
         ClusterClassification::OtherKind(_) => Ok(Requeue::OnChange),
         ClusterClassification::LacksIds(missing) => {
-            cluster_ids::write_missing_ids(context, &observed, *missing, fencing_token).await?;
-            Ok(Requeue::OnChange)
+            generate_ids(context, &observed, *missing, fencing_token).await
         }
         ClusterClassification::Invalid(problems) => {
-            let inputs = StatusInputs::of_invalid(problems);
-            let evaluated = status::evaluate_status(context, &observed, &inputs, None);
-            let backoff_until =
-                status::report_status(context, &observed, &evaluated, fencing_token).await?;
-            let backoff_until = backoff_until.map(|due| context.wall_time(due));
-            Ok(evaluated.next_change.or_earlier(backoff_until).requeue(observed.now))
+            report_invalid_cluster(context, &observed, problems, fencing_token).await
         }
         ClusterClassification::Valid(valid) => {
             reconcile_valid_cluster(context, observed, valid, applier).await
         }
     }
+}
+
+/// Writes the ids that the cluster lacks. Reports a write that fails until an administrator acts: without its
+/// ids, the cluster gets no objects.
+async fn generate_ids(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    missing: MissingIds,
+    fencing_token: &FencingToken,
+) -> Result<Requeue, ReconcileError> {
+    let written = cluster_ids::write_missing_ids(context, observed, missing, fencing_token).await;
+    if let Err(FencedWriteError::Api(error)) = &written
+        && retry_class(error) == ReconcileRetryClass::Denied
+    {
+        let problems = ValidationProblems::from_iter(missing.write_failures(error));
+        report_invalid_cluster(context, observed, &problems, fencing_token).await?;
+    }
+    written?;
+    Ok(Requeue::OnChange)
+}
+
+/// Reports the problems of a cluster to which no objects are applied.
+async fn report_invalid_cluster(
+    context: &ReconcileContext,
+    observed: &ObservedCluster,
+    problems: &ValidationProblems,
+    fencing_token: &FencingToken,
+) -> Result<Requeue, ReconcileError> {
+    let inputs = StatusInputs::of_invalid(problems);
+    let evaluated = status::evaluate_status(context, observed, &inputs, None);
+    let backoff_until = status::report_status(context, observed, &evaluated, fencing_token).await?;
+    let backoff_until = backoff_until.map(|due| context.wall_time(due));
+    Ok(evaluated.next_change.or_earlier(backoff_until).requeue(observed.now))
 }
 
 /// Applies the objects of a valid cluster and reports its status.

@@ -17,6 +17,8 @@ mod management_api;
 mod many_clusters;
 #[path = "faults/namespace_access.rs"]
 mod namespace_access;
+#[path = "faults/plans.rs"]
+mod plans;
 #[path = "faults/reference_copies.rs"]
 mod reference_copies;
 #[path = "faults/request_path.rs"]

@@ -35,6 +35,36 @@ pub struct CredentialVault {
     propagation: PropagationWait,
 }
 
+/// The data actions at the vault that [`create`](crate::ServicePrincipalClient::create) and
+/// [`rotate`](crate::ServicePrincipalClient::rotate) need.
+pub const VAULT_WRITE_ACTIONS: &[&str] = &[
+    "Microsoft.KeyVault/vaults/certificates/create/action",
+    "Microsoft.KeyVault/vaults/certificates/read",
+    "Microsoft.KeyVault/vaults/certificates/recover/action",
+    "Microsoft.KeyVault/vaults/secrets/getSecret/action",
+    "Microsoft.KeyVault/vaults/secrets/recover/action",
+    "Microsoft.KeyVault/vaults/secrets/setSecret/action",
+];
+
+/// The data actions at the vault that [`delete`](crate::ServicePrincipalClient::delete) needs.
+pub const VAULT_REMOVAL_ACTIONS: &[&str] = &[
+    "Microsoft.KeyVault/vaults/certificates/delete",
+    "Microsoft.KeyVault/vaults/certificates/read",
+    "Microsoft.KeyVault/vaults/secrets/delete",
+    "Microsoft.KeyVault/vaults/secrets/getSecret/action",
+];
+
+/// The data actions at the vault that a permanent [`delete`](crate::ServicePrincipalClient::delete) needs.
+pub const VAULT_PURGE_ACTIONS: &[&str] = &[
+    "Microsoft.KeyVault/vaults/certificates/delete",
+    "Microsoft.KeyVault/vaults/certificates/purge/action",
+    "Microsoft.KeyVault/vaults/certificates/read",
+    "Microsoft.KeyVault/vaults/secrets/delete",
+    "Microsoft.KeyVault/vaults/secrets/getSecret/action",
+    "Microsoft.KeyVault/vaults/secrets/purge/action",
+    "Microsoft.KeyVault/vaults/secrets/readMetadata/action",
+];
+
 /// A version of a certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct VaultCertificate {

@@ -23,7 +23,9 @@ pub use client::{
     CreatedObjects, CreatedServicePrincipal, RotationOptions, ServicePrincipalClient,
     ServicePrincipalEvent, ServicePrincipalStep,
 };
-pub use credential_vault::CredentialVault;
+pub use credential_vault::{
+    CredentialVault, VAULT_PURGE_ACTIONS, VAULT_REMOVAL_ACTIONS, VAULT_WRITE_ACTIONS,
+};
 pub use error::ServicePrincipalError;
 pub use names::{
     EnvironmentPrefix, InvalidPrefixError, ServicePrincipalNames, service_principal_components,

@@ -17,9 +17,9 @@ use std::time::Duration;
 use lanyard_azure::AzureCallError;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding, RecordedState,
-    ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_names, check_plan,
-    wait_for_interrupted_writes,
+    ClusterIdentifiers, FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding,
+    RecordedState, ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_names,
+    check_plan, find_unrecorded_resources, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
 
@@ -42,7 +42,8 @@ pub(in crate::commands) struct RunArgs {
     /// The number of resources that are written at the same time
     #[arg(long, default_value = "16", value_name = "N")]
     parallel: NonZeroUsize,
-    /// How long a write is repeated that Azure rejects for now, such as `15m`
+    /// How long a write is repeated that Azure rejects for now, such as `15m`; also the longest wait for one
+    /// long-running operation
     #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
     timeout: Duration,
     #[command(flatten)]
@@ -79,6 +80,7 @@ pub(in crate::commands) struct StackTarget<'a> {
     pub(in crate::commands) graph: ResourceGraph,
     /// Whether the graph has all resources of the command; otherwise a further run of the same command follows.
     pub(in crate::commands) is_complete: bool,
+    pub(in crate::commands) identifiers: ClusterIdentifiers,
     pub(in crate::commands) tags: OwnershipTags,
     /// Whether resources stay that lanyard created for an earlier configuration.
     pub(in crate::commands) keeps_superseded: bool,
@@ -133,6 +135,16 @@ pub(in crate::commands) async fn make_plan(
     let plan = if keeps_others { plan.without_deletions() } else { plan };
     let mut findings = live_check(&live);
     let account = target.account;
+    let removals = plan.removals(recorded);
+    let unrecorded =
+        find_unrecorded_resources(&account.arm, &removals, recorded, &target.identifiers).await;
+    findings.extend(unrecorded.map_err(|error| preflight_error(&error))?.iter().map(|id| {
+        PreflightFinding::error(
+            "resource groups",
+            format!("the plan deletes the resource group of `{id}`, and not this resource"),
+            "move or delete the resource, or restore the configuration with which lanyard created the group",
+        )
+    }));
     let checked = check_plan(&account.arm, &account.subscription, &plan, &target.graph).await;
     findings.extend(checked.map_err(|error| preflight_error(&error))?);
     Ok(CheckedPlan { plan, live, findings })

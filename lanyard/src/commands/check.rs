@@ -5,13 +5,15 @@ mod needed_actions;
 use std::collections::BTreeSet;
 
 use clap::builder::PossibleValuesParser;
-use lanyard_azure::{AssignedPrincipalType, CallerIdentity};
+use lanyard_azure::{
+    ArmBody as _, AssignedPrincipalType, AzureCallError, CallerIdentity, VaultBody,
+};
 use lanyard_clock::SystemClock;
-use lanyard_infra::{RequiredAction, missing_actions};
+use lanyard_infra::{RequiredAction, missing_actions, missing_data_actions};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
-use self::needed_actions::{command_names, needed_actions};
+use self::needed_actions::{NeededActions, command_names, needed_actions};
 use super::azure_account::{AccountArgs, AzureAccount};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, ColumnKind, OutputArgs, TextTable};
@@ -21,19 +23,34 @@ const EXAMPLE: &str = "\
 Examples:
   lanyard check azure
   lanyard check azure --command 'create infra azure' --command 'create iam azure'
-  lanyard check azure --scope /subscriptions/ID/resourceGroups/harbour --output json";
+  lanyard check azure --scope /subscriptions/ID/resourceGroups/harbour --output json
+  lanyard check azure --command 'refresh identities azure' \\
+    --key-vault-id /subscriptions/ID/resourceGroups/os4-common/providers/Microsoft.KeyVault/vaults/harbour-dev";
 
 /// Show what the signed-in identity may do for each command in Azure
 ///
-/// For each command that creates and destroys resources, lists the actions that the roles of the signed-in identity
-/// do not allow at the scope. Sends GET requests only. Deny assignments and policies can forbid more. Exits with 1 if
-/// an action or a permission is missing.
+/// For each command, lists the control plane actions that the roles of the signed-in identity do not allow at the
+/// scope. For the commands that create, rotate and remove the identities of an ARO HCP development environment, also
+/// lists the data actions that the roles do not allow at the vault of --key-vault-id, and the missing permission to
+/// write applications in Microsoft Graph. `create keyvault azure` and `create oidc azure` need no data actions before
+/// they run: they assign a role with these to the signed-in identity.
+///
+/// The command does not check data actions of a journal in a container, access policies of a vault, reads of
+/// Microsoft Graph, owners of applications, conditions of role assignments, deny assignments, policies, locks, and
+/// permissions in a Kubernetes cluster.
+///
+/// Sends GET requests only. Exits with 1 if an action or a permission is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
-    /// The subscription, resource group or resource at which the actions are needed [default: the subscription]
+    /// The subscription, resource group or resource at which the control plane actions are needed [default: the
+    /// subscription]
     #[arg(long, value_name = "RESOURCE-ID")]
     scope: Option<ArmResourceId>,
+    /// The vault of an ARO HCP development environment, at which data actions are needed; without it, data actions
+    /// are not checked
+    #[arg(long, value_name = "RESOURCE-ID")]
+    key_vault_id: Option<ArmResourceId>,
     /// Check only this command; can be repeated [default: all commands]
     #[arg(
         long = "command",
@@ -47,63 +64,140 @@ pub(crate) struct Args {
     account: AccountArgs,
 }
 
+/// What no run of this command checks.
+const NOT_CHECKED: [&str; 5] = [
+    "data actions of a journal in a container",
+    "access policies of a vault",
+    "reads of Microsoft Graph, and owners of applications",
+    "conditions of role assignments, deny assignments, policies and locks",
+    "permissions in a Kubernetes cluster",
+];
+
 /// What the signed-in identity may do.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PermissionReport {
     object_id: String,
     scope: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_vault_id: Option<String>,
     commands: Vec<CommandPermissions>,
+    not_checked: &'static [&'static str],
 }
 
 /// What one command needs and lacks.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CommandPermissions {
     command: String,
-    /// The actions that are not allowed at the scope.
+    /// The control plane actions that are not allowed at the scope.
     missing_actions: Vec<String>,
+    /// The data actions that are not allowed at the vault.
+    missing_data_actions: Vec<String>,
+    /// The data actions that the command needs at a vault, if no vault is named.
+    unchecked_data_actions: Vec<String>,
     /// The permissions of Microsoft Graph that the identity lacks.
     missing_graph_permissions: Vec<String>,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
+    let vault = args.key_vault_id.as_ref();
+    if let Some(vault) = vault {
+        require_vault(vault)?;
+    }
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let caller = account.caller().await?;
     let scope = args.scope.clone();
     let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
     let needed = needed_actions(&account.subscription, &caller, &args.commands)?;
-    let required: Vec<_> = needed
-        .iter()
-        .flat_map(|(_, actions)| actions)
-        .map(|action| RequiredAction::new(&scope, action))
-        .collect();
-    let missing = missing_actions(&account.arm, &required).await.map_err(|error| {
-        CommandError::unavailable("reading the permissions of the signed-in identity failed")
-            .with_cause(&error)
-            .with_hint(error.hint())
-    })?;
-    let missing: BTreeSet<_> = missing.into_iter().map(|it| it.action).collect();
-    let graph = missing_graph_permissions(&account.graph_caller().await?);
-    let commands = needed.into_iter().map(|(command, actions)| {
-        let uses_graph = command.starts_with("create identities");
-        CommandPermissions {
-            command: command.to_owned(),
-            missing_actions: actions.intersection(&missing).cloned().collect(),
-            missing_graph_permissions: if uses_graph { graph.clone() } else { Vec::new() },
-        }
-    });
+    let missing = MissingPermissions::read(&account, &needed, &scope, vault).await?;
     let report = PermissionReport {
         object_id: caller.object_id.to_string(),
         scope: scope.to_string(),
-        commands: commands.collect(),
+        key_vault_id: vault.map(ToString::to_string),
+        commands: needed.iter().map(|needed| missing.of_command(needed)).collect(),
+        not_checked: &NOT_CHECKED,
     };
     output::print_value(&report, args.output.format, |line_width| report.to_text(line_width))?;
     Ok(if report.is_complete() { CommandExit::Success } else { CommandExit::Failed })
 }
 
-/// The permission of Microsoft Graph for `create identities`, unless one of these contains it.
+fn require_vault(id: &ArmResourceId) -> Result<(), CommandError> {
+    let is_vault = |kind: String| kind.eq_ignore_ascii_case(VaultBody::RESOURCE_TYPE);
+    if id.resource_type().is_some_and(is_vault) {
+        return Ok(());
+    }
+    Err(CommandError::invalid_input(format!("--key-vault-id: `{id}` is not the id of a vault"))
+        .with_hint("copy the id from `az keyvault show --name NAME --query id`"))
+}
+
+/// What the signed-in identity lacks of the permissions that some commands need.
+struct MissingPermissions {
+    /// The control plane actions at the scope.
+    actions: BTreeSet<String>,
+    /// The data actions at the vault; `None` if no vault is named.
+    data_actions: Option<BTreeSet<String>>,
+    /// The permission to write applications in Microsoft Graph.
+    graph: Vec<String>,
+}
+
+impl MissingPermissions {
+    async fn read(
+        account: &AzureAccount,
+        needed: &[NeededActions],
+        scope: &ArmResourceId,
+        vault: Option<&ArmResourceId>,
+    ) -> Result<Self, CommandError> {
+        let required = needed.iter().flat_map(|it| &it.actions);
+        let required: Vec<_> = required.map(|it| RequiredAction::new(scope, it)).collect();
+        let actions = action_names(missing_actions(&account.arm, &required).await)?;
+        let data_actions = match vault {
+            None => None,
+            Some(vault) => {
+                let required = needed.iter().flat_map(|it| it.vault_actions);
+                let required: Vec<_> = required.map(|it| RequiredAction::new(vault, *it)).collect();
+                Some(action_names(missing_data_actions(&account.arm, &required).await)?)
+            }
+        };
+        let graph = missing_graph_permissions(&account.graph_caller().await?);
+        Ok(Self { actions, data_actions, graph })
+    }
+
+    fn of_command(&self, needed: &NeededActions) -> CommandPermissions {
+        let vault_actions = needed.vault_actions.iter().map(|action| (*action).to_owned());
+        let (missing_data_actions, unchecked_data_actions): (Vec<_>, Vec<_>) =
+            match &self.data_actions {
+                Some(missing) => {
+                    (vault_actions.filter(|it| missing.contains(it)).collect(), Vec::new())
+                }
+                None => (Vec::new(), vault_actions.collect()),
+            };
+        // A command that writes credentials into a vault also writes their applications.
+        let writes_applications = !needed.vault_actions.is_empty();
+        let graph = self.graph.iter().filter(|_| writes_applications);
+        CommandPermissions {
+            command: needed.command.to_owned(),
+            missing_actions: needed.actions.intersection(&self.actions).cloned().collect(),
+            missing_data_actions,
+            unchecked_data_actions,
+            missing_graph_permissions: graph.cloned().collect(),
+        }
+    }
+}
+
+fn action_names(
+    missing: Result<Vec<RequiredAction>, AzureCallError>,
+) -> Result<BTreeSet<String>, CommandError> {
+    let missing = missing.map_err(|error| {
+        CommandError::unavailable("reading the permissions of the signed-in identity failed")
+            .with_cause(&error)
+            .with_hint(error.hint())
+    })?;
+    Ok(missing.into_iter().map(|it| it.action).collect())
+}
+
+/// The permissions of Microsoft Graph of which one suffices to write the applications of an environment.
 const GRAPH_PERMISSIONS: [&str; 4] = [
     "Application.ReadWrite.OwnedBy",
     "Application.ReadWrite.All",
@@ -133,36 +227,77 @@ impl PermissionReport {
         let mut table =
             TextTable::new(["COMMAND", "RESULT"].map(|header| (ColumnKind::Name, header)));
         for command in &self.commands {
-            let missing = command.missing_actions.len() + command.missing_graph_permissions.len();
-            let result = match missing {
-                0 => "allowed".to_owned(),
-                missing => format!("{missing} missing"),
-            };
-            table.add_row([command.command.clone(), result]);
+            table.add_row([command.command.clone(), command.result()]);
         }
         let mut lines = vec![table.render(line_width)];
-        for command in self.commands.iter().filter(|it| !it.is_complete()) {
-            lines.push(String::new());
-            lines.push(format!("{} lacks at `{}`:", command.command, self.scope));
-            lines.extend(command.missing_actions.iter().map(|action| format!("  {action}")));
-            let graph = command.missing_graph_permissions.iter();
-            lines.extend(graph.map(|name| format!("  {name} of Microsoft Graph")));
-        }
-        if !self.is_complete() {
-            lines.push(String::new());
+        lines.extend(self.commands.iter().flat_map(|command| self.missing_text(command)));
+        lines.extend(self.hints().map(|hint| format!("\nhint: {hint}")));
+        if self.commands.iter().any(|it| !it.unchecked_data_actions.is_empty()) {
             lines.push(
-                "hint: ask an owner of the scope for Contributor and Role Based Access Control Administrator, or for \
-                 roles with these actions"
+                "\nnote: the commands with the result `unknown` need data actions at a vault; name it with --key-vault-id"
                     .to_owned(),
             );
         }
+        lines.push("\nNot checked:".to_owned());
+        lines.extend(self.not_checked.iter().map(|text| format!("  {text}")));
         lines.join("\n")
+    }
+
+    /// The permissions that a command lacks, by the place where it needs them.
+    fn missing_text(&self, command: &CommandPermissions) -> Vec<String> {
+        let vault = self.key_vault_id.as_deref().unwrap_or_default();
+        let places = [
+            (format!("at `{}`", self.scope), &command.missing_actions),
+            (format!("at the vault `{vault}`"), &command.missing_data_actions),
+            ("in Microsoft Graph".to_owned(), &command.missing_graph_permissions),
+        ];
+        let mut lines = Vec::new();
+        for (place, missing) in places.iter().filter(|(_, missing)| !missing.is_empty()) {
+            lines.push(format!("\n{} lacks {place}:", command.command));
+            lines.extend(missing.iter().map(|name| format!("  {name}")));
+        }
+        lines
+    }
+
+    /// What to do about missing permissions.
+    fn hints(&self) -> impl Iterator<Item = &'static str> {
+        let any = |lacks: fn(&CommandPermissions) -> bool| self.commands.iter().any(lacks);
+        let hints = [
+            (
+                any(|it| !it.missing_actions.is_empty()),
+                "ask an owner of the scope for Contributor and Role Based Access Control Administrator, or for roles with these actions",
+            ),
+            (
+                any(|it| !it.missing_data_actions.is_empty()),
+                "ask an owner of the vault for Key Vault Administrator, or for a role with these data actions",
+            ),
+            (
+                any(|it| !it.missing_graph_permissions.is_empty()),
+                "ask an administrator of the tenant for the permission of Microsoft Graph",
+            ),
+        ];
+        hints.into_iter().filter_map(|(applies, hint)| applies.then_some(hint))
     }
 }
 
 impl CommandPermissions {
     fn is_complete(&self) -> bool {
-        self.missing_actions.is_empty() && self.missing_graph_permissions.is_empty()
+        self.missing_count() == 0
+    }
+
+    fn missing_count(&self) -> usize {
+        self.missing_actions.len()
+            + self.missing_data_actions.len()
+            + self.missing_graph_permissions.len()
+    }
+
+    /// The result in the table.
+    fn result(&self) -> String {
+        match self.missing_count() {
+            0 if self.unchecked_data_actions.is_empty() => "allowed".to_owned(),
+            0 => "unknown".to_owned(),
+            missing => format!("{missing} missing"),
+        }
     }
 }
 
@@ -178,10 +313,13 @@ mod tests {
         check: Args,
     }
 
+    fn parse(flag: &str, value: &str) -> Result<Args, clap::Error> {
+        TestCli::try_parse_from(["test", flag, value]).map(|cli| cli.check)
+    }
+
     #[test]
     fn only_named_commands_are_checked_and_unknown_ones_are_errors() {
-        let parse = |name: &str| TestCli::try_parse_from(["test", "--command", name]);
-        let args = parse("create iam azure").unwrap().check;
+        let args = parse("--command", "create iam azure").unwrap();
         let caller = CallerIdentity {
             object_id: uuid::Uuid::from_u128(1),
             tenant: "6d1f8a53-90c7-4c2b-b8e4-2f5a7c901d36".parse().unwrap(),
@@ -191,17 +329,105 @@ mod tests {
         let subscription: lanyard_vocabulary::SubscriptionId =
             "0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40".parse().unwrap();
         let needed = |names: &[String]| needed_actions(&subscription, &caller, names).unwrap();
-        let names = |needed: &[(&'static str, BTreeSet<String>)]| {
-            needed.iter().map(|(name, _)| *name).collect::<Vec<_>>()
-        };
+        let names =
+            |needed: &[NeededActions]| needed.iter().map(|it| it.command).collect::<Vec<_>>();
         assert_eq!(names(&needed(&args.commands)), ["create iam azure"]);
         assert_eq!(names(&needed(&[])), command_names());
-        for (_, actions) in needed(&[]) {
-            assert!(!actions.is_empty());
+        for it in needed(&[]) {
+            assert!(!it.actions.is_empty() || !it.vault_actions.is_empty(), "{it:?}");
         }
         for name in ["create infra", "lanyard create iam azure"] {
-            let error = parse(name).unwrap_err().to_string();
+            let error = parse("--command", name).unwrap_err().to_string();
             assert!(error.contains("possible values: "), "{error}");
+        }
+    }
+
+    /// The names of the commands without subcommands.
+    fn leaf_names(command: &clap::Command, parent: &str) -> Vec<String> {
+        let children = command.get_subcommands().flat_map(|child| {
+            let name = format!("{parent} {}", child.get_name());
+            leaf_names(child, name.trim_start())
+        });
+        let names: Vec<_> = children.collect();
+        if names.is_empty() { vec![parent.to_owned()] } else { names }
+    }
+
+    #[test]
+    fn every_command_of_azure_resource_manager_is_checked() {
+        let names = leaf_names(&crate::cli::command(), "");
+        let uses_azure = |it: &&String| it.ends_with(" azure") || it.starts_with("ccoctl azure ");
+        let used: BTreeSet<_> = names.iter().filter(uses_azure).map(String::as_str).collect();
+        // This command checks nothing of itself, and a key pair is created without Azure.
+        let unchecked = ["check azure", "ccoctl azure create-key-pair"];
+        let expected: Vec<_> = used.iter().filter(|name| !unchecked.contains(name)).collect();
+        assert_eq!(expected.len(), used.len() - unchecked.len(), "{used:?}");
+        for name in expected {
+            assert!(command_names().contains(name), "{name}");
+        }
+        for name in command_names() {
+            assert!(used.iter().any(|used| name.starts_with(*used)), "{name}");
+        }
+    }
+
+    #[test]
+    fn data_actions_are_unknown_without_a_vault() {
+        let vault_actions = &["read", "write"];
+        let needed = NeededActions {
+            command: "rotate identity azure",
+            actions: BTreeSet::new(),
+            vault_actions,
+        };
+        for (data_actions, result) in [
+            (None, "unknown"),
+            (Some(BTreeSet::new()), "allowed"),
+            (Some(BTreeSet::from(["write".to_owned()])), "1 missing"),
+        ] {
+            let (actions, graph) = (BTreeSet::new(), Vec::new());
+            let missing = MissingPermissions { actions, data_actions, graph };
+            let permissions = missing.of_command(&needed);
+            assert_eq!(permissions.result(), result);
+            assert_eq!(permissions.is_complete(), result != "1 missing");
+        }
+    }
+
+    #[test]
+    fn id_of_another_resource_is_no_vault() {
+        let group = "/subscriptions/s/resourceGroups/g";
+        let vault = format!("{group}/providers/microsoft.keyvault/vaults/v");
+        for (id, expected) in [(group, false), (&*vault, true)] {
+            let args = parse("--key-vault-id", id).unwrap();
+            assert_eq!(require_vault(&args.key_vault_id.unwrap()).is_ok(), expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn text_names_missing_permissions_and_what_is_not_checked() {
+        let lacking = CommandPermissions {
+            command: "rotate identity azure".to_owned(),
+            missing_data_actions: vec!["Microsoft.KeyVault/vaults/certificates/read".to_owned()],
+            missing_graph_permissions: vec!["Application.ReadWrite.OwnedBy".to_owned()],
+            ..CommandPermissions::default()
+        };
+        let report = PermissionReport {
+            object_id: "1".to_owned(),
+            scope: "/subscriptions/s".to_owned(),
+            key_vault_id: Some("/subscriptions/s/v".to_owned()),
+            commands: vec![lacking],
+            not_checked: &NOT_CHECKED,
+        };
+        let text = report.to_text(None);
+        for expected in [
+            "rotate identity azure   2 missing",
+            "lacks at the vault `/subscriptions/s/v`:\n  Microsoft.KeyVault/vaults/certificates/read",
+            "lacks in Microsoft Graph:\n  Application.ReadWrite.OwnedBy",
+            "hint: ask an owner of the vault",
+            "hint: ask an administrator of the tenant",
+            "Not checked:\n  data actions of a journal in a container",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        for absent in ["lacks at `", "hint: ask an owner of the scope", "--key-vault-id"] {
+            assert!(!text.contains(absent), "{absent}: {text}");
         }
     }
 }

@@ -24,17 +24,17 @@ pub(crate) enum CreateCommand {
         #[command(subcommand)]
         platform: PlatformCommand<cluster::Args>,
     },
-    /// Create the infrastructure of a hosted cluster
+    /// Create or change the infrastructure of a hosted cluster
     Infra {
         #[command(subcommand)]
         platform: PlatformCommand<infra::Args>,
     },
-    /// Create the identities of a self-managed hosted cluster
+    /// Create or change the identities of a self-managed hosted cluster
     Iam {
         #[command(subcommand)]
         platform: PlatformCommand<iam::Args>,
     },
-    /// Create a token issuer for clusters
+    /// Create or change a token issuer for clusters
     Oidc {
         #[command(subcommand)]
         platform: PlatformCommand<oidc::Args>,
@@ -44,17 +44,17 @@ pub(crate) enum CreateCommand {
         #[command(subcommand)]
         platform: PlatformCommand<identities::Args>,
     },
-    /// Create a Key Vault for the credentials of clusters
+    /// Create or change a Key Vault for the credentials of clusters
     Keyvault {
         #[command(subcommand)]
         platform: PlatformCommand<keyvault::Args>,
     },
-    /// Create a management cluster for hosted control planes
+    /// Create or change a management cluster for hosted control planes
     Aks {
         #[command(subcommand)]
         platform: PlatformCommand<aks::Args>,
     },
-    /// Create a public DNS zone for clusters
+    /// Create or change a public DNS zone for clusters
     Dns {
         #[command(subcommand)]
         platform: PlatformCommand<dns::Args>,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::{ImportResult, ImportedResource, find_earlier_names, import_resources};
+use lanyard_infra::{ImportResult, ImportedResource, find_legacy_names, import_resources};
 
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::cluster_configuration::RawConfiguration;
@@ -51,12 +51,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let mut target = ClusterTarget::load(context, &configuration, &args.state).await?;
     if let Some(parameters) = &target.infra {
-        let names = find_earlier_names(&account.arm, parameters).await.map_err(|error| {
-            CommandError::unavailable("looking for the names of earlier versions failed")
+        let names = find_legacy_names(&account.arm, parameters).await.map_err(|error| {
+            CommandError::unavailable("looking for the legacy names failed")
                 .with_cause(&error)
                 .with_hint(error.hint())
         })?;
-        if names != parameters.earlier_names {
+        if names != parameters.legacy_names {
             let journal = target.stack.journal.clone();
             target = ClusterTarget::resolve(&account, &configuration, journal, names).await?;
         }

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// The configuration file of the cluster
     #[arg(long, short = 'f', value_name = "FILE")]
     filename: PathBuf,
-    /// Exit with 1 if there are changes
+    /// Exit with 1 also if there are changes; without this flag, only if the plan cannot be applied
     #[arg(long)]
     exit_code: bool,
     /// Do not report missing permissions, for an identity that may only read

@@ -22,7 +22,8 @@ use crate::output::{self, ColumnKind, TextTable};
 /// The flags that name an environment.
 #[derive(Debug, Clone, clap::Args)]
 pub(in crate::commands) struct EnvironmentArgs {
-    /// The prefix of the environment, which ends the names of its identities: `cpo-PREFIX`
+    /// The prefix of the environment, which ends the names of the components' identities (`cpo-PREFIX`) and
+    /// begins the name of the management cluster (`PREFIX-aks-cluster`)
     #[arg(long, value_name = "PREFIX")]
     pub(in crate::commands) prefix: EnvironmentPrefix,
     /// The name of the vault [default: the prefix]

@@ -1,4 +1,4 @@
-//! `lanyard sweep azure`: removes role assignments of principals that do not exist any more.
+//! `lanyard sweep azure`: finds and deletes orphaned role assignments, whose principals do not exist any more.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ Examples:
   lanyard sweep azure
   lanyard sweep azure --scope /subscriptions/ID/resourceGroups/harbour --delete";
 
-/// Remove role assignments of principals that do not exist any more from Azure
+/// Find orphaned role assignments in Azure, and delete them with --delete
 ///
-/// Prints them, and removes them only with --delete. When an identity is deleted, its role assignments stay, and count
-/// against the limit of the subscription. The command stops if Microsoft Graph does not show the signed-in identity:
-/// then every principal would look missing.
+/// When an identity is deleted, its role assignments stay, and count against the limit of the subscription. The
+/// Azure portal shows them as `Identity not found`. The command stops if Microsoft Graph does not show the signed-in
+/// identity: then every principal would look missing.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// Only role assignments at or below this subscription, resource group or resource [default: the subscription]
     #[arg(long, value_name = "RESOURCE-ID")]
     scope: Option<ArmResourceId>,
-    /// Remove the role assignments
+    /// Delete the role assignments
     #[arg(long)]
     delete: bool,
     /// Ignore role assignments that are younger, because their principals may not be known everywhere yet

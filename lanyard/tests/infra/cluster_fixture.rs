@@ -334,13 +334,18 @@ impl ClusterFixture {
         bodies
     }
 
-    /// The ids of all groups and resources of the subscription.
+    /// The ids of all groups, resources and role assignments of the subscription.
     pub(crate) async fn resource_ids(&self) -> BTreeSet<String> {
         let subscription = format!("/subscriptions/{}", self.azure.cluster.azure.subscription);
+        let assignments = format!("providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
         let mut ids = BTreeSet::new();
-        for collection in ["resources", "resourcegroups"] {
+        for (collection, version) in [
+            ("resources", "2021-04-01"),
+            ("resourcegroups", "2021-04-01"),
+            (&*assignments, RoleAssignmentBody::API_VERSION),
+        ] {
             let path = format!("{subscription}/{collection}");
-            let listed = self.run(self.observer.list(&path, "2021-04-01", &[])).await.unwrap();
+            let listed = self.run(self.observer.list(&path, version, &[])).await.unwrap();
             ids.extend(listed.iter().map(|it| it["id"].as_str().unwrap().to_ascii_lowercase()));
         }
         ids

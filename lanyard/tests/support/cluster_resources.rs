@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lanyard_azure::{ResourceGroupBody, ResourceTags};
 use lanyard_infra::{
-    ClusterIdentifiers, DesiredResource, EarlierNames, IamParameters, InfraParameters,
+    ClusterIdentifiers, DesiredResource, IamParameters, InfraParameters, LegacyNames,
     PrincipalReference, RoleIdentity, RoleOptions, RoleParameters, RoleProfile, iam_resources,
     identity_key, infra_resources, role_resources, workload_identities,
 };
@@ -58,7 +58,7 @@ pub(crate) fn infra_parameters(subscription: &SubscriptionId) -> InfraParameters
         security_group: None,
         network: None,
         nat_subnet: None,
-        earlier_names: EarlierNames::default(),
+        legacy_names: LegacyNames::default(),
         identifiers: cluster_identifiers(),
     }
 }

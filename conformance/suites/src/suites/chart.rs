@@ -296,30 +296,51 @@ impl ChartSuiteFixture {
         admitted.map_err(failed_with_causes)
     }
 
-    /// `ValidatingAdmissionPolicy` objects are stable since Kubernetes 1.30.
+    /// `ValidatingAdmissionPolicy` objects are stable since Kubernetes 1.30, and API servers enforce the rules of
+    /// CRDs since 1.25.
     fn expect_old_server_refused(&self) -> Result<(), Failed> {
-        let values = self.golden_directory(LanyardChart::Operator).join("defaults.values.yaml");
-        match self.operator_helm.template(&values, &["--kube-version", "1.29.9"]) {
-            Ok(_) => Err("Helm rendered the chart for Kubernetes 1.29".into()),
-            Err(HelmError::Failed { message, .. }) if message.contains(">=1.30.0-0") => Ok(()),
-            Err(error) => Err(format!("the error does not name the version: {error}").into()),
+        for (version, value, named) in [
+            ("1.29.9", "rbac.admissionPolicies=true", "set rbac.admissionPolicies=false"),
+            ("1.25.0", "rbac.admissionPolicies=true", "set rbac.admissionPolicies=false"),
+            ("1.24.17", "rbac.admissionPolicies=false", ">=1.25.0-0"),
+        ] {
+            match self.template_operator(version, value) {
+                Ok(_) => {
+                    let text = format!("Helm rendered the chart for {version} with {value}");
+                    return Err(text.into());
+                }
+                Err(HelmError::Failed { message, .. }) if message.contains(named) => {}
+                Err(error) => {
+                    return Err(format!("the error does not contain `{named}`: {error}").into());
+                }
+            }
         }
+        Ok(())
     }
 
     fn expect_admission_policies_optional(&self) -> Result<(), Failed> {
-        let values = self.golden_directory(LanyardChart::Operator).join("defaults.values.yaml");
-        for (value, policies) in [
-            ("rbac.admissionPolicies=true", 3),
-            ("rbac.admissionPolicies=false", 0),
-            ("rbac.install=false", 0),
-            ("role=identity-only", 0),
+        for (version, value, policies) in [
+            ("1.36.3", "rbac.admissionPolicies=true", 3),
+            ("1.36.3", "rbac.admissionPolicies=false", 0),
+            ("1.36.3", "rbac.install=false", 0),
+            ("1.36.3", "role=identity-only", 0),
+            ("1.30.0-provider.1", "rbac.admissionPolicies=true", 3),
+            ("1.29.9", "rbac.admissionPolicies=false", 0),
+            ("1.29.9", "rbac.install=false", 0),
+            ("1.29.9", "role=identity-only", 0),
         ] {
-            let rendered = self.operator_helm.template(&values, &["--set", value]);
-            let rendered = rendered.map_err(failed_with_causes)?;
+            let rendered = self.template_operator(version, value).map_err(failed_with_causes)?;
             let found = rendered.matches("kind: ValidatingAdmissionPolicy\n").count();
-            expect_equal(&format!("admission policies with {value}"), found, policies)?;
+            let what = format!("admission policies for {version} with {value}");
+            expect_equal(&what, found, policies)?;
         }
         Ok(())
+    }
+
+    /// Renders the chart of the operator for a version of Kubernetes, with one value besides those of the defaults.
+    fn template_operator(&self, version: &str, value: &str) -> Result<String, HelmError> {
+        let values = self.golden_directory(LanyardChart::Operator).join("defaults.values.yaml");
+        self.operator_helm.template(&values, &["--kube-version", version, "--set", value])
     }
 
     fn expect_values_refused(

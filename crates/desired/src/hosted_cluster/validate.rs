@@ -33,12 +33,12 @@ mod schema;
 mod tests;
 mod update;
 
+pub use misspelled_fields::report_misspelled_fields;
 pub use platform::{HostedClusterPlatform, HostedClusterValidationError};
 pub use schema::validate_schema;
 pub use update::validate_update;
 
 use checker::FieldChecker;
-use misspelled_fields::report_misspelled_fields;
 
 const AZURE: &str = "spec.platform.azure";
 const AUTHENTICATION: &str = "spec.platform.azure.azureAuthenticationConfig";

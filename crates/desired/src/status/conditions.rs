@@ -17,7 +17,7 @@ use super::{
 use crate::forecast::{RenewalState, forecast_identity_renewal};
 use crate::hosted_cluster::key_rotation::{DATA_ENCRYPTION_UP_TO_DATE, DataEncryption};
 use crate::problem::ProblemSeverity;
-use crate::report_text::{single_line, valid_reason_or};
+use crate::report_text::{single_line, single_line_with_scope, valid_reason_or};
 
 /// Condition: every identity works.
 pub const VALID_AZURE_IDENTITIES: &str = "ValidAzureIdentities";
@@ -135,13 +135,13 @@ fn identity_line(identity: &IdentityStatus) -> String {
     format!("{}: {}", identity.component, identity.message)
 }
 
-/// Joins the lines into one text. Each line is truncated, so that the last identity is named, too; few lines may be
-/// long, so that they end with the scope of a missing permission.
+/// Joins the lines into one text. Each line is shortened, so that the last identity is named, too; few lines may be
+/// long. The action and the scope of a missing permission stay complete.
 fn join_lines(lines: impl Iterator<Item = String>) -> String {
     let lines: Vec<_> = lines.collect();
     let limit = MAX_CONDITION_MESSAGE_BYTES / lines.len().max(1) - LINE_SEPARATOR.len();
     let limit = limit.clamp(MIN_LINE_BYTES, MAX_LINE_BYTES);
-    let lines: Vec<_> = lines.iter().map(|line| single_line(line, limit)).collect();
+    let lines: Vec<_> = lines.iter().map(|line| single_line_with_scope(line, limit)).collect();
     lines.join(LINE_SEPARATOR)
 }
 
@@ -368,4 +368,5 @@ const MIN_LINE_BYTES: usize = 300;
 /// As the message of an identity.
 const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
 const MAX_LINT_BYTES: usize = 800;
-const MAX_CONDITION_MESSAGE_BYTES: usize = 4_000;
+/// The share of each of nine identities holds the longest scope of a secret in a vault.
+const MAX_CONDITION_MESSAGE_BYTES: usize = 4_096;

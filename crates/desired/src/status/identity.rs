@@ -15,7 +15,7 @@ use super::pod_identity::{
 use super::{
     CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, MAX_MESSAGE_BYTES, REASON_AS_EXPECTED,
 };
-use crate::report_text::{parse_hop, single_line};
+use crate::report_text::{parse_hop, single_line, single_line_with_scope};
 
 /// Returns the status of one identity.
 pub(super) fn identity_status(
@@ -43,7 +43,7 @@ pub(super) fn identity_status(
         secret_provider_class: component.definition().secret_provider_class.to_owned(),
         ready: ready.to_owned(),
         reason,
-        message: single_line(&message, MAX_MESSAGE_BYTES),
+        message: single_line_with_scope(&message, MAX_MESSAGE_BYTES),
         last_good_hop: last_good_hop.map(|hop| hop.name().to_owned()),
         failed_hop: deciding.and_then(PodIdentity::failed_hop).map(|hop| hop.name().to_owned()),
         loaded_version: credential

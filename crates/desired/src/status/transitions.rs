@@ -6,7 +6,7 @@ use super::conditions::{
     ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_KMS_CONFIG, VALID_NETWORK,
 };
 use super::{CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, REASON_AS_EXPECTED};
-use crate::report_text::{single_line, valid_reason_or};
+use crate::report_text::{single_line_with_scope, valid_reason_or};
 
 /// A status transition, as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +156,8 @@ impl StatusTransition {
 
     fn new(event_type: EventType, word: &str, message: &str) -> Self {
         let reason = valid_reason_or(word, "IdentityChanged");
-        Self { event_type, reason, message: single_line(message, MAX_EVENT_MESSAGE_BYTES) }
+        let message = single_line_with_scope(message, MAX_EVENT_MESSAGE_BYTES);
+        Self { event_type, reason, message }
     }
 }
 

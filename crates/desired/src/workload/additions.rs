@@ -125,14 +125,21 @@ impl DeploymentAdditions {
         variables.any(|variable| variable.get("name").and_then(Value::as_str) == Some(name))
     }
 
-    /// Applies the additions to a deployment. A volume whose name already exists is not added.
-    pub(super) fn apply_to(self, deployment: &mut Value) {
+    /// Applies the additions to a deployment. A volume whose name already exists is not added. Returns
+    /// the names of the added volumes whose content is on the node.
+    pub(super) fn apply_to(self, deployment: &mut Value) -> Vec<String> {
         let pod = &mut deployment["spec"]["template"]["spec"];
         let mut volumes = take_items(&mut pod["volumes"]);
+        let mut local_volumes = Vec::new();
         for volume in self.volumes {
-            if !volumes.iter().any(|other| other.get("name") == volume.get("name")) {
-                volumes.push(volume);
+            if volumes.iter().any(|other| other.get("name") == volume.get("name")) {
+                continue;
             }
+            if is_local_volume(&volume) {
+                let name = volume.get("name").and_then(Value::as_str);
+                local_volumes.extend(name.map(str::to_owned));
+            }
+            volumes.push(volume);
         }
         pod["volumes"] = Value::Array(volumes);
         if !self.host_aliases.is_empty() {
@@ -154,7 +161,14 @@ impl DeploymentAdditions {
             }
         }
         pod["containers"] = Value::Array(containers);
+        local_volumes
     }
+}
+
+/// Returns whether the content of a volume is on the node. By default, the cluster autoscaler does not
+/// drain a node with such a volume.
+fn is_local_volume(volume: &Value) -> bool {
+    volume.get("emptyDir").is_some() || volume.get("hostPath").is_some()
 }
 
 pub(super) fn config_mount_json(mount: CloudConfigMount) -> Value {

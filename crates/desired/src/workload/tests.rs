@@ -251,14 +251,28 @@ fn templates_without_the_encryption_configuration_are_linted() {
 
 #[test]
 fn the_socket_volume_may_be_drained_besides_the_volumes_of_the_template() {
-    let annotation = |own: &str| {
-        let templates = API_SERVER.replace("own: annotation", &format!("own: annotation{own}"));
-        let deployment = deployments(&[], &templates).remove("kube-apiserver").unwrap();
+    let annotation_with = |canary: &str, own: &str| {
+        let server = API_SERVER.replace("own: annotation", &format!("own: annotation{own}"));
+        let mut deployments = deployments(&[], &format!("{canary}{server}"));
+        let deployment = deployments.remove("kube-apiserver").unwrap();
         let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
         annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"].clone()
     };
+    let annotation = |own: &str| annotation_with("", own);
     let key = ", cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
     assert_eq!(annotation(""), "kms-socket");
+    // The KMS plugins get the volumes of canaries. The template has a volume `logs` of its own.
+    let canary = "
+canary:
+  volumes:
+  - {name: cache, emptyDir: {}}
+  - {name: roots, configMap: {name: roots}}
+  - {name: host, hostPath: {path: /var/run/host}}
+  - {name: logs, emptyDir: {}}
+";
+    assert_eq!(annotation_with(canary, ""), "kms-socket,cache,host");
+    let own = format!("{key}: 'host, logs'");
+    assert_eq!(annotation_with(canary, &own), "host, logs,kms-socket,cache");
     assert_eq!(annotation(&format!("{key}: logs")), "logs,kms-socket");
     assert_eq!(annotation(&format!("{key}: 'logs,kms-socket'")), "logs,kms-socket");
     // Only the API server has such a volume.

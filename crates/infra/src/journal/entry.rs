@@ -57,7 +57,7 @@ pub(crate) enum JournalEntry {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         depends_on: Vec<ResourceKey>,
     },
-    /// The resource does not exist any more.
+    /// The resource does not exist any more, or it is a shared group that stays.
     Removed { at: Timestamp, key: ResourceKey },
 }
 

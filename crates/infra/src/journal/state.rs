@@ -7,7 +7,7 @@ use lanyard_vocabulary::ArmResourceId;
 
 use super::entry::{JournalEntry, WriteKind};
 use super::unfinished_run::{RunChange, UnfinishedRun};
-use crate::resource::{Ownership, ResourceKey, ResourceStack};
+use crate::resource::{DesiredResource, Ownership, ResourceDefinition, ResourceKey, ResourceStack};
 
 /// The resources of the journal, and the runs that have not ended.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,6 +29,26 @@ pub struct RecordedResource {
     pub depends_on: Vec<ResourceKey>,
     /// How far the last write got.
     pub phase: WritePhase,
+}
+
+impl RecordedResource {
+    /// Whether this resource of lanyard would get another id: by the configuration, its name or its place changed.
+    ///
+    /// Azure identifies role assignments and federated credentials by their content, so their names may differ.
+    pub(crate) fn is_renamed(&self, resource: &DesiredResource) -> bool {
+        let collection = |id: &ArmResourceId| {
+            let (collection, _name) = id.as_str().rsplit_once('/').unwrap_or_default();
+            collection.to_ascii_lowercase()
+        };
+        let is_same = match resource.definition {
+            ResourceDefinition::RoleAssignment { .. }
+            | ResourceDefinition::FederatedCredential { .. } => {
+                collection(&self.id) == collection(&resource.id)
+            }
+            _ => self.id == resource.id,
+        };
+        self.ownership.is_ours() && !is_same
+    }
 }
 
 /// How far the last write of a resource got.

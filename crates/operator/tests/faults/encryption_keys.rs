@@ -373,6 +373,35 @@ async fn plan_shows_key_record_and_key_loss() {
 }
 
 #[tokio::test]
+async fn plan_shows_key_promotion_after_the_rollout() {
+    let fixture = start_with_recorded_key(|_| ()).await;
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        set_rotated_key(it, false);
+    });
+    fixture.advance(MINUTE).await;
+    assert_eq!(key_record(&fixture)["history"][0]["state"], "ReadOnlyDeploy");
+    let plan = fixture.plans().await.remove(0);
+    assert!(!plan.has_changes && plan.is_applicable, "the rollout is not complete: {plan}");
+
+    fixture.server.inject(|request| {
+        is_key_record_write(request).then(|| InjectedResponse::error_status(403, "Forbidden"))
+    });
+    finish_rollout(&fixture);
+    fixture.advance(MINUTE).await;
+    let plan = fixture.plans().await.remove(0);
+    assert!(plan.has_changes && plan.is_applicable, "{plan}");
+    let line = "\n  promote the key, in `status.secretEncryption`: ";
+    assert!(plan.to_string().contains(line), "{plan}");
+
+    fixture.server.clear_injection();
+    let is_promoted = || key_record(&fixture)["history"][0]["state"] == "WritePromote";
+    fixture.advance_until("the key is promoted", 10 * MINUTE, is_promoted).await;
+    fixture.advance(MINUTE).await;
+    let plan = fixture.plans().await.remove(0);
+    assert!(!plan.has_changes && plan.is_applicable, "{plan}");
+}
+
+#[tokio::test]
 async fn key_record_write_names_its_resource_version() {
     let fixture = start_with_recorded_key(|_| ()).await;
     fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {

@@ -1,12 +1,15 @@
 //! HostedClusters with values that the operator cannot use.
 
+use lanyard_operator::OperatorRole;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
+use crate::api_state::ReceivedRequest;
 use crate::fixture::{
     HOSTED_CLUSTERS, MINUTE, NAMESPACE, OperatorFixture, SECOND, SECRET_PROVIDER_CLASSES,
-    cluster_name, control_plane_namespace,
+    cluster_name, control_plane_namespace, hosted_cluster, is_fully_applied,
 };
+use crate::management_api::InjectedResponse;
 
 const PROBE_MODE: &str = "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
 
@@ -84,8 +87,8 @@ async fn invalid_annotation_changes_only_the_objects_that_need_it() {
 
 #[tokio::test]
 async fn new_cluster_with_unusable_network_gets_all_other_objects() {
-    let fixture = OperatorFixture::start(lanyard_operator::OperatorRole::All, |server| {
-        let mut cluster = crate::fixture::hosted_cluster(0);
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        let mut cluster = hosted_cluster(0);
         cluster["spec"]["platform"]["azure"]["securityGroupID"] = json!("default");
         server.put_externally(HOSTED_CLUSTERS, cluster);
     });
@@ -98,6 +101,53 @@ async fn new_cluster_with_unusable_network_gets_all_other_objects() {
     assert!(object(&fixture, "deployments", "azure-disk-csi-driver-controller").is_some());
     assert!(object(&fixture, "azureclusters", &cluster_name(0)).is_some());
     assert_eq!(condition(&fixture, "ValidAzureNetwork").0, "InsufficientClusterCapabilities");
+}
+
+#[tokio::test]
+async fn misspelled_field_is_reported() {
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        let mut cluster = hosted_cluster(0);
+        cluster["spec"]["controlPlaneRelase"] = json!({"image": "example.com/release:1"});
+        server.put_externally(HOSTED_CLUSTERS, cluster);
+    });
+    let is_applied = || is_fully_applied(&fixture.server, 0);
+    fixture.advance_until("the objects exist", 30 * SECOND, is_applied).await;
+    fixture.advance(10 * SECOND).await;
+    let (reason, message) = condition(&fixture, "AdvisedConfiguration");
+    assert_eq!(reason, "Linted");
+    let lint = "spec.controlPlaneRelase: unknown field, which has no effect; next: write \
+                `controlPlaneRelease` instead of `controlPlaneRelase`";
+    assert!(message.contains(lint), "{message}");
+}
+
+#[tokio::test]
+async fn rejected_write_of_generated_ids_is_reported() {
+    let is_id_write = |request: &ReceivedRequest| {
+        request.verb.is_write()
+            && request.path.collection == HOSTED_CLUSTERS
+            && request.path.subresource.is_none()
+    };
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        let mut cluster = hosted_cluster(0);
+        cluster["spec"].as_object_mut().unwrap().remove("infraID");
+        server.put_externally(HOSTED_CLUSTERS, cluster);
+        server.inject(move |request| {
+            is_id_write(request).then(|| InjectedResponse::error_status(403, "Forbidden"))
+        });
+    });
+    fixture.advance(10 * SECOND).await;
+    let (reason, message) = condition(&fixture, "ValidAzureIdentities");
+    assert_eq!(reason, "InvalidHostedCluster");
+    for part in ["spec.infraID", "cannot generate it: could not set spec.infraID", "HTTP 403"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    assert!(!message.contains("clusterID"), "{message}");
+    assert!(fixture.server.count_requests(is_id_write) <= 2, "the write is not repeated at once");
+
+    fixture.server.clear_injection();
+    let is_applied = || is_fully_applied(&fixture.server, 0);
+    fixture.advance_until("the objects exist", 10 * MINUTE, is_applied).await;
+    assert_ne!(condition(&fixture, "ValidAzureIdentities").0, "InvalidHostedCluster");
 }
 
 /// HyperShift's schema rejects this change, but the CRD of an older release may accept it.

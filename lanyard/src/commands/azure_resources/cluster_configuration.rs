@@ -8,7 +8,7 @@ use lanyard_azure::ResourceTags;
 use lanyard_infra::azure_name_rules::RESOURCE_GROUP;
 use lanyard_infra::manifests::EndpointAccess;
 use lanyard_infra::{
-    BaseDomain, ClusterIdentifiers, EarlierNames, ExistingNetwork, IamParameters, InfraParameters,
+    BaseDomain, ClusterIdentifiers, ExistingNetwork, IamParameters, InfraParameters, LegacyNames,
     RoleProfile,
 };
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
@@ -347,7 +347,7 @@ impl ClusterConfiguration {
         &self,
         infra: &InfraConfiguration,
         subscription: &SubscriptionId,
-        earlier_names: EarlierNames,
+        legacy_names: LegacyNames,
     ) -> InfraParameters {
         InfraParameters {
             subscription: subscription.clone(),
@@ -359,7 +359,7 @@ impl ClusterConfiguration {
             security_group: infra.security_group.clone(),
             network: infra.network.clone(),
             nat_subnet: infra.nat_subnet.clone(),
-            earlier_names,
+            legacy_names,
         }
     }
 

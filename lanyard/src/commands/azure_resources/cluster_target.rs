@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    ClusterIdentities, ControlPlaneIdentities, DataPlaneIdentities, EarlierNames, FindingSeverity,
-    InfraParameters, JournalCluster, LintNote, LiveState, OwnershipTags, PreflightFinding,
-    PrincipalReference, ResourceGraph, ResourceStack, RoleIdentity, RoleOptions, RoleParameters,
-    RunReport, WorkloadIdentities, check_live_network, check_network_ids, find_principals,
-    find_public_zone, iam_resources, identity_key, infra_output, infra_resources, role_resources,
-    workload_identities,
+    ClusterIdentities, ControlPlaneIdentities, DataPlaneIdentities, FindingSeverity,
+    InfraParameters, JournalCluster, LegacyNames, LintNote, LiveState, OwnershipTags,
+    PreflightFinding, PrincipalReference, ResourceGraph, ResourceStack, RoleIdentity, RoleOptions,
+    RoleParameters, RunReport, WorkloadIdentities, check_live_network, check_network_ids,
+    find_principals, find_public_zone, iam_resources, identity_key, infra_output, infra_resources,
+    role_resources, workload_identities,
 };
 use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, format_error_chain};
 
@@ -54,7 +54,7 @@ impl<'a> ClusterTarget<'a> {
         account: &'a AzureAccount,
         configuration: &'a ClusterConfiguration,
         journal: TargetJournal,
-        names: EarlierNames,
+        names: LegacyNames,
     ) -> Result<Self, CommandError> {
         let identifiers = &configuration.identifiers;
         let mut resources = Vec::new();
@@ -99,6 +99,7 @@ impl<'a> ClusterTarget<'a> {
             journal,
             graph,
             is_complete: true,
+            identifiers: identifiers.clone(),
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
             keeps_superseded: false,
         };
@@ -121,7 +122,11 @@ impl<'a> ClusterTarget<'a> {
     ) -> Result<Self, CommandError> {
         let journal = cluster_journal(context, configuration, state)?;
         let recorded = journal.read().await?.unwrap_or_default();
-        let names = EarlierNames::recorded(&recorded);
+        let names = configuration.infra.as_ref().map(|infra| {
+            let domain = infra.base_domain.as_str();
+            LegacyNames::recorded(&recorded, &configuration.identifiers, domain)
+        });
+        let names = names.unwrap_or_default();
         Self::resolve(context.account, configuration, journal, names).await
     }
 
@@ -334,18 +339,28 @@ impl RoleInputs<'_> {
                 principals.keys().any(|it| matches!(it, RoleIdentity::DataPlane(_))),
             )
         };
-        let subscription = ArmResourceId::subscription_scope(&account.subscription);
-        let dns_group = format!("{subscription}/resourceGroups/{}", self.roles.dns_group);
-        let dns_group =
-            dns_group.parse().map_err(|error: lanyard_vocabulary::ParseArmResourceIdError| {
-                CommandError::invalid_input("`infra.dnsZoneResourceGroupName`").with_cause(&error)
-            })?;
         Ok(RoleParameters {
             options,
             principals,
-            dns_group: Some(dns_group),
+            dns_group: Some(self.dns_group()?),
             dns_zone: Some(self.zone.clone()),
             encryption_key: self.roles.encryption_key.clone(),
+        })
+    }
+
+    /// The resource group of the public zone, which the user names for the reference's sake.
+    fn dns_group(&self) -> Result<ArmResourceId, CommandError> {
+        let (zone, named) = (self.zone, &self.roles.dns_group);
+        let group = zone.resource_group().unwrap_or_default();
+        if !group.eq_ignore_ascii_case(named) {
+            return Err(CommandError::invalid_input(format!(
+                "`infra.dnsZoneResourceGroupName`: the zone is in the group `{group}`, not in `{named}`: {zone}"
+            ))
+            .with_hint("name the group of the zone, or the zone with --public-zone-id"));
+        }
+        let id = format!("/subscriptions/{}/resourceGroups/{named}", zone.subscription());
+        id.parse().map_err(|error: lanyard_vocabulary::ParseArmResourceIdError| {
+            CommandError::invalid_input("`infra.dnsZoneResourceGroupName`").with_cause(&error)
         })
     }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use lanyard_azure::RateLimitHeadroom;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, JournalCluster, JournalLocation, RecordedState, ResourceStack,
-    RunContext, RunReport, destroy, find_unrecorded_resources, wait_for_interrupted_writes,
+    ClusterIdentifiers, DestroyPlan, JournalCluster, JournalLocation, KeptGroup, LockedResource,
+    RecordedState, ResourceStack, RunContext, RunReport, destroy, find_locked_deletions,
+    find_unrecorded_resources, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::ArmResourceId;
 use serde::{Serialize, Serializer};
@@ -125,38 +126,43 @@ impl<'a> RecordedStacks<'a> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> Result<StackRemoval, CommandError> {
-        let planned = self.read_plan().await?;
+        let recorded = self.read_recorded().await?;
         if args.dry_run {
+            let planned = self.plan(&recorded).await?;
             planned.print();
-            self.check_unrecorded(&planned, args.include_unrecorded).await?;
+            self.check(&planned, args.include_unrecorded).await?;
             return Ok(StackRemoval::planned(planned));
         }
         let removal =
             self.remove_planned(&args.run, args.include_unrecorded, clock, async |state| {
-                let planned = self.plan(state);
+                let planned = self.plan(&state).await?;
                 planned.print();
                 Ok(planned)
             });
         removal.await
     }
 
-    /// Plans the removal of what the journal records. Sends no request to Azure Resource Manager.
-    pub(in crate::commands) async fn read_plan(&self) -> Result<PlannedRemoval, CommandError> {
-        match self.journal.read().await? {
-            Some(recorded) => Ok(self.plan(recorded)),
-            None => Err(no_journal(&self.journal.location)),
-        }
+    /// What the journal records. A journal must exist.
+    pub(in crate::commands) async fn read_recorded(&self) -> Result<RecordedState, CommandError> {
+        self.journal.read().await?.ok_or_else(|| no_journal(&self.journal.location))
     }
 
-    /// Plans the removal of the stacks' known resources.
-    pub(in crate::commands) fn plan(&self, known: RecordedState) -> PlannedRemoval {
-        let plan = DestroyPlan::new(&known, &self.stacks);
-        PlannedRemoval { known, plan }
+    /// Plans the removal of the stacks' known resources. Reads what is in their resource groups: a group that other
+    /// stacks use stays.
+    pub(in crate::commands) async fn plan(
+        &self,
+        known: &RecordedState,
+    ) -> Result<PlannedRemoval, CommandError> {
+        let whole = DestroyPlan::new(known, &self.stacks);
+        let mut unrecorded = self.find_unrecorded(&whole, known).await?;
+        let plan = DestroyPlan::keeping_shared_groups(known, &self.stacks, &unrecorded);
+        unrecorded.retain(|id| !plan.kept_groups.iter().any(|group| group.id.contains(id)));
+        Ok(PlannedRemoval { plan, unrecorded })
     }
 
     /// Plans, checks and removes while no other command can use the journal: `plan` gets the state of the journal
-    /// after the writes of an interrupted run have ended. Unrecorded resources stop the removal before its first
-    /// write, unless they are included.
+    /// after the writes of an interrupted run have ended. A lock of a resource, and unrecorded resources that are not
+    /// included, stop the removal before its first write.
     pub(in crate::commands) async fn remove_planned(
         &self,
         run: &RunArgs,
@@ -171,45 +177,41 @@ impl<'a> RecordedStacks<'a> {
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
             let planned = plan(journal.state()).await?;
-            self.check_unrecorded(&planned, include_unrecorded).await?;
+            self.check(&planned, include_unrecorded).await?;
             let report = destroy(context, &planned.plan, &self.stacks).await;
             progress.end();
             let report = report.map_err(|error| journal_error(&error))?;
-            let is_empty = self.plan(journal.state()).plan.resources.is_empty();
+            let left = DestroyPlan::new(&journal.state(), &self.stacks);
+            let is_empty = left.resources.is_empty();
             let run = Some((report, arm.lowest_headroom()));
             Ok(StackRemoval { plan: planned.plan, run, is_empty })
         });
         removal.await
     }
 
-    /// Fails if the removed groups contain unrecorded resources, unless they are included.
-    pub(in crate::commands) async fn check_unrecorded(
+    /// Fails if the removed groups contain unrecorded resources that are not included, or if a lock prevents a
+    /// deletion.
+    pub(in crate::commands) async fn check(
         &self,
         planned: &PlannedRemoval,
         include_unrecorded: bool,
     ) -> Result<(), CommandError> {
-        // A failed list stops the removal also if the resources are included.
-        let unrecorded = self.find_unrecorded(&planned.plan, &planned.known).await?;
-        if unrecorded.is_empty() || include_unrecorded {
-            return Ok(());
-        }
-        let hint = "move or delete them, or remove them with the groups by --include-unrecorded";
-        Err(unrecorded_error(&unrecorded, hint))
+        planned.check_unrecorded(include_unrecorded)?;
+        self.check_locks(planned).await
     }
 
-    /// Prints the unrecorded resources of the removed groups, which another program removes before the groups.
-    pub(in crate::commands) async fn print_unrecorded(
+    /// Fails if a lock prevents a deletion. Locks that the signed-in identity may not read are not checked.
+    pub(in crate::commands) async fn check_locks(
         &self,
         planned: &PlannedRemoval,
     ) -> Result<(), CommandError> {
-        let unrecorded = self.find_unrecorded(&planned.plan, &planned.known).await?;
-        if !unrecorded.is_empty() {
-            output::print_stderr(&format!(
-                "note: the resource groups contain resources that lanyard did not create:\n{}",
-                id_lines(&unrecorded)
-            ));
-        }
-        Ok(())
+        let locked = find_locked_deletions(&self.account.arm, &planned.plan).await;
+        let locked = locked.map_err(|error| {
+            CommandError::unavailable("listing the locks of the subscription failed")
+                .with_cause(&error)
+                .with_hint(error.hint())
+        })?;
+        if locked.is_empty() { Ok(()) } else { Err(locked_error(&locked)) }
     }
 
     /// The resources in the removed groups that do not belong to the stacks.
@@ -229,15 +231,41 @@ impl<'a> RecordedStacks<'a> {
 
 /// A removal that has not begun.
 pub(in crate::commands) struct PlannedRemoval {
-    /// The resources that belong to the stacks.
-    known: RecordedState,
     plan: DestroyPlan,
+    /// The resources in the removed groups that do not belong to the stacks.
+    unrecorded: Vec<ArmResourceId>,
 }
 
 impl PlannedRemoval {
-    /// Prints the resources that would be removed.
+    /// Prints the resources that would be removed, and the groups that stay.
     pub(in crate::commands) fn print(&self) {
         output::print_stderr(&plan_text(&self.plan));
+        for group in &self.plan.kept_groups {
+            let text = kept_group_text(group);
+            output::print_stderr(&output::fit_lines(&text, output::stderr_width()));
+        }
+    }
+
+    /// Fails if the removed groups contain unrecorded resources, unless they are included.
+    pub(in crate::commands) fn check_unrecorded(
+        &self,
+        include_unrecorded: bool,
+    ) -> Result<(), CommandError> {
+        if self.unrecorded.is_empty() || include_unrecorded {
+            return Ok(());
+        }
+        let hint = "if they belong to another stack of lanyard, destroy that stack first; otherwise move or delete them, or remove them with the groups by --include-unrecorded";
+        Err(unrecorded_error(&self.unrecorded, hint))
+    }
+
+    /// Prints the unrecorded resources of the removed groups, which another program removes before the groups.
+    pub(in crate::commands) fn print_unrecorded(&self) {
+        if !self.unrecorded.is_empty() {
+            output::print_stderr(&format!(
+                "note: the resource groups to delete also contain resources that are not part of this removal:\n{}",
+                id_lines(&self.unrecorded)
+            ));
+        }
     }
 }
 
@@ -259,6 +287,11 @@ impl StackRemoval {
     /// Whether nothing of the stack is left, also after a failure.
     pub(in crate::commands) const fn is_empty(&self) -> bool {
         self.is_empty
+    }
+
+    /// Whether the command planned to remove resources.
+    pub(in crate::commands) const fn has_resources(&self) -> bool {
+        !self.plan.resources.is_empty()
     }
 
     pub(in crate::commands) fn succeeded(&self) -> bool {
@@ -301,10 +334,28 @@ fn no_journal(location: &JournalLocation) -> CommandError {
 
 pub(super) fn unrecorded_error(unrecorded: &[ArmResourceId], hint: &str) -> CommandError {
     CommandError::invalid_input(format!(
-        "the resource groups contain resources that lanyard did not create; nothing in Azure was removed:\n{}",
+        "the resource groups to delete also contain resources that are not part of this removal; nothing in Azure was removed:\n{}",
         id_lines(unrecorded)
     ))
     .with_hint(hint)
+}
+
+fn locked_error(locked: &[LockedResource]) -> CommandError {
+    let line = |LockedResource { lock, id, .. }: &LockedResource| {
+        format!("the lock `{lock}` prevents the deletion of `{id}`")
+    };
+    let lines: Vec<_> = locked.iter().map(line).collect();
+    CommandError::unavailable(format!("{}; nothing in Azure was removed", lines.join("\n")))
+        .with_hint("remove the lock, or ask the person who set it; then run the command again")
+}
+
+/// Why a group stays, what is in it, and how to delete it later.
+fn kept_group_text(group: &KeptGroup) -> String {
+    let (name, subscription) = (group.id.name(), group.id.subscription());
+    format!(
+        "note: the resource group `{name}` stays, because it contains resources that are not part of this removal:\n{}\nhint: lanyard does not record the group any more, and does not delete it; when nothing needs it, run `az group delete --subscription {subscription} --name {name}`",
+        id_lines(&group.other_resources)
+    )
 }
 
 fn id_lines(ids: &[ArmResourceId]) -> String {

@@ -88,8 +88,9 @@ fn change_details(planned: &PlannedResource) -> Vec<String> {
         }
         ResourceChange::Problem { problem } => {
             let differences = match problem {
-                PlanProblem::NotOurs { differences, .. } => differences.as_slice(),
-                PlanProblem::Missing { .. } => &[],
+                PlanProblem::NotOurs { differences, .. }
+                | PlanProblem::Immutable { differences, .. } => differences.as_slice(),
+                PlanProblem::Missing { .. } | PlanProblem::Renamed { .. } => &[],
             };
             let mut lines = differences_text(&planned.key, differences);
             lines.push(format!("{}: {problem}\n  hint: {}", planned.key, problem.hint()));

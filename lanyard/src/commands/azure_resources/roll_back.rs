@@ -45,7 +45,7 @@ impl RecordedStacks<'_> {
             waited.map_err(|error| interrupted_write_error(&error))?;
             let unrecorded = self.find_unrecorded(&plan.removed, &journal.state()).await?;
             if !unrecorded.is_empty() {
-                let hint = "move or delete them, then run the command again";
+                let hint = "run the command without --roll-back, which continues the interrupted run; or move or delete the resources, then run the command again";
                 return Err(unrecorded_error(&unrecorded, hint));
             }
             let report = roll_back(context, &plan).await;

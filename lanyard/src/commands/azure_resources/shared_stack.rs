@@ -91,7 +91,8 @@ impl<'a> SharedStack<'a> {
             graph,
             is_complete: true,
             tags: self.tags(&identifiers),
-            keeps_superseded: matches!(self.stack, ResourceStack::Ccoctl | ResourceStack::Kms),
+            keeps_superseded: self.is_ccoctl(),
+            identifiers,
         })
     }
 

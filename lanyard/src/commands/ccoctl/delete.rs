@@ -59,7 +59,7 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let include_unrecorded = args.include_unrecorded;
     if args.dry_run.0 {
         let planned = args.plan(&stack, RecordedState::default()).await?;
-        stack.check_unrecorded(&planned, include_unrecorded).await?;
+        stack.check(&planned, include_unrecorded).await?;
         return StackRemoval::planned(planned).print(args.output.format);
     }
     let plan = async |recorded| args.plan(&stack, recorded).await;
@@ -88,7 +88,7 @@ impl Args {
         let found = removal.find(&account.arm, &recorded).await.map_err(|error| {
             CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
         })?;
-        let planned = stack.plan(found);
+        let planned = stack.plan(&found).await?;
         planned.print();
         Ok(planned)
     }

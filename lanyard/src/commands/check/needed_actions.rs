@@ -11,65 +11,176 @@ use lanyard_federation::{
 };
 use lanyard_infra::{
     AksParameters, CcoctlOwner, ClusterIdentifiers, ComponentIdentityParameters,
-    DataPlaneParameters, DesiredResource, DnsParameters, EarlierNames, IamParameters,
-    InfraParameters, KeyvaultParameters, KmsParameters, OidcParameters, PrincipalReference,
+    DataPlaneParameters, DesiredResource, DnsParameters, IamParameters, InfraParameters,
+    KeyvaultParameters, KmsParameters, LegacyNames, OidcParameters, PrincipalReference,
     RoleIdentity, RoleNames, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation,
     aks_resources, command_actions, component_identity_resources, data_plane_resources,
     dns_resources, iam_resources, infra_resources, keyvault_resources, kms_resources,
-    oidc_resources, removal_actions, role_resources, workload_identities,
+    oidc_resources, read_actions, removal_actions, role_resources, workload_identities,
 };
-use lanyard_vocabulary::SubscriptionId;
+use lanyard_service_principals::{VAULT_PURGE_ACTIONS, VAULT_REMOVAL_ACTIONS, VAULT_WRITE_ACTIONS};
+use lanyard_vocabulary::{EntraTenantId, SubscriptionId};
+use uuid::Uuid;
 
 use crate::exit::CommandError;
 
 const NAME: &str = "example";
 const LOCATION: &str = "eastus";
 
-/// Computes the actions that a command needs for the example cluster.
-type ComputeActions = fn(&Example<'_>) -> Result<BTreeSet<String>, CommandError>;
+/// Lists the resources of a command for the example cluster.
+type ListResources = fn(&Example) -> Result<Vec<DesiredResource>, CommandError>;
+/// Computes the control plane actions that a command needs for its resources.
+type ComputeActions = fn(&[DesiredResource]) -> BTreeSet<String>;
+
+/// A command whose actions are checked.
+#[derive(Clone, Copy)]
+struct CheckedCommand {
+    name: &'static str,
+    resources: ListResources,
+    actions: ComputeActions,
+    /// Control plane actions that do not follow from the resources.
+    other_actions: &'static [&'static str],
+    /// See [`NeededActions::vault_actions`].
+    vault_actions: &'static [&'static str],
+}
 
 /// The commands whose actions are checked.
-const COMMANDS: [(&str, ComputeActions); 13] = [
-    ("create infra azure", infra_actions),
-    ("create infra azure --assign-identity-roles", infra_actions_with_roles),
-    ("create iam azure", |it| Ok(command_actions(&iam_resources(&it.iam()?)))),
-    ("create oidc azure", |it| Ok(command_actions(&oidc_resources(&it.oidc()?)))),
-    ("create keyvault azure", |it| Ok(command_actions(&keyvault_resources(&it.keyvault()?)))),
-    ("create identities azure", |it| Ok(command_actions(&it.data_plane()?))),
-    ("create identities azure --enable-kms", kms_actions),
-    ("create aks azure", |it| Ok(command_actions(&aks_resources(&it.aks())))),
-    ("create dns azure", |it| Ok(command_actions(&dns_resources(&it.dns())))),
-    ("create cluster azure", infra_actions),
-    ("create cluster azure --assign-identity-roles", infra_actions_with_roles),
-    ("destroy cluster azure", |it| Ok(removal_actions(&it.infra_with_roles()?))),
-    ("ccoctl azure create-managed-identities", |it| {
-        Ok(command_actions(&it.component_identities()?))
-    }),
+const COMMANDS: [CheckedCommand; 33] = [
+    write("create infra azure", Example::infra).with_actions(&[READ_ZONES]),
+    write("create infra azure --assign-identity-roles", Example::infra_with_roles)
+        .with_actions(&[READ_ZONES, READ_IDENTITIES]),
+    write("create iam azure", Example::iam),
+    write("create oidc azure", Example::oidc),
+    write("create keyvault azure", Example::keyvault),
+    write("create identities azure", Example::data_plane).with_vault_actions(VAULT_WRITE_ACTIONS),
+    write("create identities azure --enable-kms", Example::data_plane_with_kms)
+        .with_actions(KEY_ACTIONS)
+        .with_vault_actions(VAULT_WRITE_ACTIONS),
+    write("create aks azure", |it| Ok(it.aks())),
+    write("create dns azure", |it| Ok(it.dns())),
+    write("create cluster azure", Example::infra).with_actions(&[READ_ZONES]),
+    write("create cluster azure --assign-identity-roles", Example::infra_with_roles)
+        .with_actions(&[READ_ZONES, READ_IDENTITIES]),
+    read("plan azure", Example::cluster_with_roles).with_actions(&[READ_ZONES]),
+    read("import azure", Example::cluster_with_roles).with_actions(&[READ_ZONES]),
+    write("apply azure", Example::cluster).with_actions(&[READ_ZONES]),
+    write("apply azure with assignIdentityRoles", Example::cluster_with_roles)
+        .with_actions(&[READ_ZONES]),
+    write("rotate identity azure", NO_RESOURCES).with_vault_actions(VAULT_WRITE_ACTIONS),
+    write("refresh identities azure", NO_RESOURCES).with_vault_actions(VAULT_WRITE_ACTIONS),
+    remove("destroy infra azure", Example::infra_with_roles),
+    remove("destroy iam azure", Example::iam),
+    remove("destroy oidc azure", Example::oidc),
+    remove("destroy keyvault azure", Example::keyvault),
+    remove("destroy keyvault azure --purge", Example::keyvault).with_actions(PURGE_ACTIONS),
+    remove("destroy identities azure", Example::data_plane_with_kms)
+        .with_vault_actions(VAULT_REMOVAL_ACTIONS),
+    remove("destroy identities azure --purge", Example::data_plane_with_kms)
+        .with_vault_actions(VAULT_PURGE_ACTIONS),
+    remove("destroy aks azure", |it| Ok(it.aks())),
+    remove("destroy dns azure", |it| Ok(it.dns())),
+    remove("destroy cluster azure", Example::infra_with_roles),
+    read("sweep azure", NO_RESOURCES).with_actions(&[READ_ASSIGNMENTS]),
+    remove("sweep azure --delete", NO_RESOURCES)
+        .with_actions(&[READ_ASSIGNMENTS, "Microsoft.Authorization/roleAssignments/delete"]),
+    write("ccoctl azure create-oidc-issuer", Example::oidc),
+    write("ccoctl azure create-managed-identities", Example::component_identities),
+    write("ccoctl azure create-all", Example::oidc_with_component_identities),
+    remove("ccoctl azure delete", Example::oidc_with_component_identities)
+        .with_actions(&["Microsoft.Resources/subscriptions/resources/read"]),
 ];
+
+/// Finds the public DNS zone of a cluster.
+const READ_ZONES: &str = "Microsoft.Network/dnsZones/read";
+/// Finds the object ids of managed identities.
+const READ_IDENTITIES: &str = "Microsoft.ManagedIdentity/userAssignedIdentities/read";
+const READ_ASSIGNMENTS: &str = "Microsoft.Authorization/roleAssignments/read";
+/// The actions that find or create the key of the KMS identity. No command deletes the key.
+const KEY_ACTIONS: &[&str] =
+    &["Microsoft.KeyVault/vaults/keys/read", "Microsoft.KeyVault/vaults/keys/write"];
+/// The actions that find a deleted vault and delete it permanently.
+const PURGE_ACTIONS: &[&str] = &[
+    "Microsoft.KeyVault/deletedVaults/read",
+    "Microsoft.KeyVault/locations/deletedVaults/purge/action",
+];
+/// The resources of a command that changes no stack.
+const NO_RESOURCES: ListResources = |_| Ok(Vec::new());
+
+/// A command that creates, changes and removes resources.
+const fn write(name: &'static str, resources: ListResources) -> CheckedCommand {
+    command(name, resources, command_actions)
+}
+
+/// A command that only reads resources.
+const fn read(name: &'static str, resources: ListResources) -> CheckedCommand {
+    command(name, resources, read_actions)
+}
+
+/// A command that removes resources.
+const fn remove(name: &'static str, resources: ListResources) -> CheckedCommand {
+    command(name, resources, removal_actions)
+}
+
+const fn command(
+    name: &'static str,
+    resources: ListResources,
+    actions: ComputeActions,
+) -> CheckedCommand {
+    CheckedCommand { name, resources, actions, other_actions: &[], vault_actions: &[] }
+}
+
+impl CheckedCommand {
+    const fn with_actions(self, other_actions: &'static [&'static str]) -> Self {
+        Self { other_actions, ..self }
+    }
+
+    const fn with_vault_actions(self, vault_actions: &'static [&'static str]) -> Self {
+        Self { vault_actions, ..self }
+    }
+
+    fn needed_actions(&self, example: &Example) -> Result<NeededActions, CommandError> {
+        let mut actions = (self.actions)(&(self.resources)(example)?);
+        actions.extend(self.other_actions.iter().map(|action| (*action).to_owned()));
+        Ok(NeededActions { command: self.name, actions, vault_actions: self.vault_actions })
+    }
+}
 
 /// The names of the commands whose actions are checked.
 pub(super) fn command_names() -> [&'static str; COMMANDS.len()] {
-    COMMANDS.map(|(name, _)| name)
+    COMMANDS.map(|command| command.name)
 }
 
-/// The commands of these names with the actions that they need; all commands without names.
+/// The actions that a command needs.
+#[derive(Debug)]
+pub(super) struct NeededActions {
+    /// The name of the command.
+    pub(super) command: &'static str,
+    /// The control plane actions.
+    pub(super) actions: BTreeSet<String>,
+    /// The data actions at the vault of an ARO HCP development environment. A command that needs some also writes
+    /// the applications of the environment in Microsoft Graph.
+    pub(super) vault_actions: &'static [&'static str],
+}
+
+/// The actions that the commands of these names need; those of all commands without names.
 pub(super) fn needed_actions(
     subscription: &SubscriptionId,
     caller: &CallerIdentity,
     names: &[String],
-) -> Result<Vec<(&'static str, BTreeSet<String>)>, CommandError> {
-    let principal = PrincipalReference::ObjectId(caller.object_id);
-    let example = Example { subscription, caller, principal };
+) -> Result<Vec<NeededActions>, CommandError> {
+    let (subscription, tenant) = (subscription.clone(), caller.tenant.clone());
+    let example = Example { subscription, tenant, principal: caller.object_id };
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    let wanted = COMMANDS.into_iter().filter(|(name, _)| is_wanted(name));
-    wanted.map(|(name, actions)| Ok((name, actions(&example)?))).collect()
+    let wanted = COMMANDS.iter().filter(|command| is_wanted(command.name));
+    wanted.map(|command| command.needed_actions(&example)).collect()
 }
 
 /// An example cluster.
-struct Example<'a> {
-    subscription: &'a SubscriptionId,
-    caller: &'a CallerIdentity,
-    principal: PrincipalReference,
+struct Example {
+    subscription: SubscriptionId,
+    tenant: EntraTenantId,
+    /// The object id of the signed-in identity, in place of every principal.
+    principal: Uuid,
 }
 
 fn invalid(error: &dyn std::error::Error) -> CommandError {
@@ -80,12 +191,16 @@ fn parse<T: std::str::FromStr<Err: std::error::Error>>(text: &str) -> Result<T, 
     text.parse().map_err(|error: T::Err| invalid(&error))
 }
 
-impl Example<'_> {
+impl Example {
     fn identifiers() -> Result<ClusterIdentifiers, CommandError> {
         ClusterIdentifiers::new(parse(NAME)?, parse(NAME)?).map_err(|error| invalid(&error))
     }
 
-    fn infra(&self) -> Result<InfraParameters, CommandError> {
+    const fn principal(&self) -> PrincipalReference {
+        PrincipalReference::ObjectId(self.principal)
+    }
+
+    fn infra_parameters(&self) -> Result<InfraParameters, CommandError> {
         Ok(InfraParameters {
             subscription: self.subscription.clone(),
             location: LOCATION.to_owned(),
@@ -95,20 +210,24 @@ impl Example<'_> {
             security_group: None,
             network: None,
             nat_subnet: None,
-            earlier_names: EarlierNames::default(),
+            legacy_names: LegacyNames::default(),
             identifiers: Self::identifiers()?,
         })
     }
 
+    fn infra(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        Ok(infra_resources(&self.infra_parameters()?))
+    }
+
     fn infra_with_roles(&self) -> Result<Vec<DesiredResource>, CommandError> {
-        let infra = self.infra()?;
+        let infra = self.infra_parameters()?;
         let identities = workload_identities(false).map(|it| it.component);
         let principals: BTreeMap<_, _> =
-            identities.map(|it| (RoleIdentity::ControlPlane(it), self.principal.clone())).collect();
+            identities.map(|it| (RoleIdentity::ControlPlane(it), self.principal())).collect();
         let roles = RoleParameters {
             options: RoleOptions::new(RoleProfile::default(), false),
             principals,
-            dns_group: Some(ResourceGroupBody::id(self.subscription, NAME)),
+            dns_group: Some(ResourceGroupBody::id(&self.subscription, NAME)),
             dns_zone: None,
             encryption_key: None,
         };
@@ -117,19 +236,28 @@ impl Example<'_> {
         Ok(resources)
     }
 
-    fn iam(&self) -> Result<IamParameters, CommandError> {
-        Ok(IamParameters {
+    fn iam(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        Ok(iam_resources(&IamParameters {
             subscription: self.subscription.clone(),
             identifiers: Self::identifiers()?,
             location: LOCATION.to_owned(),
             resource_group: NAME.to_owned(),
             issuer: "https://example.com".to_owned(),
             with_kms: true,
-        })
+        }))
     }
 
-    fn oidc(&self) -> Result<OidcParameters, CommandError> {
-        Ok(OidcParameters {
+    /// Both stacks of a configuration file.
+    fn cluster(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        Ok([self.infra()?, self.iam()?].concat())
+    }
+
+    fn cluster_with_roles(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        Ok([self.infra_with_roles()?, self.iam()?].concat())
+    }
+
+    fn oidc(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        Ok(oidc_resources(&OidcParameters {
             subscription: self.subscription.clone(),
             name: NAME.to_owned(),
             location: LOCATION.to_owned(),
@@ -137,22 +265,22 @@ impl Example<'_> {
             account: parse(NAME)?,
             container: parse(NAME)?,
             tags: ResourceTags::new(),
-            uploader: self.principal.clone(),
-        })
+            uploader: self.principal(),
+        }))
     }
 
-    fn keyvault(&self) -> Result<KeyvaultParameters, CommandError> {
-        Ok(KeyvaultParameters {
+    fn keyvault(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        Ok(keyvault_resources(&KeyvaultParameters {
             subscription: self.subscription.clone(),
             resource_group: NAME.to_owned(),
             location: LOCATION.to_owned(),
             name: parse(NAME)?,
-            tenant: self.caller.tenant.clone(),
+            tenant: self.tenant.clone(),
             purge_protection: false,
             recover: false,
-            administrator: Some(self.principal.clone()),
+            administrator: Some(self.principal()),
             secret_readers: Vec::new(),
-        })
+        }))
     }
 
     fn data_plane(&self) -> Result<Vec<DesiredResource>, CommandError> {
@@ -166,9 +294,21 @@ impl Example<'_> {
         data_plane_resources(&parameters).map_err(|error| invalid(&error))
     }
 
+    fn data_plane_with_kms(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        let group = ResourceGroupBody::id(&self.subscription, NAME);
+        let vault = group.provider_resource(VaultBody::RESOURCE_TYPE, NAME);
+        let role = kms_resources(&KmsParameters {
+            subscription: self.subscription.clone(),
+            prefix: NAME.to_owned(),
+            scope: VaultKeyBody::id(&vault, &parse(NAME)?),
+            principal: self.principal,
+        });
+        Ok([self.data_plane()?, role].concat())
+    }
+
     fn component_identities(&self) -> Result<Vec<DesiredResource>, CommandError> {
         let groups = RoleScopeGroups {
-            installation: ResourceGroupBody::id(self.subscription, NAME),
+            installation: ResourceGroupBody::id(&self.subscription, NAME),
             dns_zone: None,
             network: None,
         };
@@ -201,9 +341,13 @@ impl Example<'_> {
         Ok(component_identity_resources(&parameters, &RoleNames::default()).unwrap_or_default())
     }
 
-    fn aks(&self) -> AksParameters {
-        let group = ResourceGroupBody::id(self.subscription, NAME);
-        AksParameters {
+    fn oidc_with_component_identities(&self) -> Result<Vec<DesiredResource>, CommandError> {
+        Ok([self.oidc()?, self.component_identities()?].concat())
+    }
+
+    fn aks(&self) -> Vec<DesiredResource> {
+        let group = ResourceGroupBody::id(&self.subscription, NAME);
+        aks_resources(&AksParameters {
             subscription: self.subscription.clone(),
             prefix: NAME.to_owned(),
             location: LOCATION.to_owned(),
@@ -212,13 +356,13 @@ impl Example<'_> {
             max_nodes: None,
             vm_size: "Standard_D4s_v4".to_owned(),
             vault: Some(group.provider_resource(VaultBody::RESOURCE_TYPE, NAME)),
-        }
+        })
     }
 
-    fn dns(&self) -> DnsParameters {
-        let group = ResourceGroupBody::id(self.subscription, NAME);
+    fn dns(&self) -> Vec<DesiredResource> {
+        let group = ResourceGroupBody::id(&self.subscription, NAME);
         let parent = group.provider_resource("Microsoft.Network/dnsZones", "example.com");
-        DnsParameters {
+        dns_resources(&DnsParameters {
             subscription: self.subscription.clone(),
             resource_group: NAME.to_owned(),
             location: LOCATION.to_owned(),
@@ -228,35 +372,6 @@ impl Example<'_> {
                 record: "dev".to_owned(),
                 name_servers: vec!["ns1.example.com".to_owned()],
             }),
-        }
+        })
     }
-}
-
-fn infra_actions(example: &Example<'_>) -> Result<BTreeSet<String>, CommandError> {
-    Ok(command_actions(&infra_resources(&example.infra()?)))
-}
-
-fn infra_actions_with_roles(example: &Example<'_>) -> Result<BTreeSet<String>, CommandError> {
-    Ok(command_actions(&example.infra_with_roles()?))
-}
-
-/// The actions for the workers' identities, for the key and for the role at it.
-fn kms_actions(example: &Example<'_>) -> Result<BTreeSet<String>, CommandError> {
-    let group = ResourceGroupBody::id(example.subscription, NAME);
-    let vault = group.provider_resource(VaultBody::RESOURCE_TYPE, NAME);
-    let key = VaultKeyBody::id(&vault, &parse(NAME)?);
-    let PrincipalReference::ObjectId(principal) = example.principal else {
-        return Err(CommandError::unavailable("the example cluster has no principal"));
-    };
-    let parameters = KmsParameters {
-        subscription: example.subscription.clone(),
-        prefix: NAME.to_owned(),
-        scope: key.clone(),
-        principal,
-    };
-    let kind = key.resource_type().unwrap_or_default();
-    let mut actions = command_actions(&example.data_plane()?);
-    actions.extend(command_actions(&kms_resources(&parameters)));
-    actions.extend(["read", "write"].map(|verb| format!("{kind}/{verb}")));
-    Ok(actions)
 }

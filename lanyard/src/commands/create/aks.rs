@@ -20,16 +20,20 @@ Examples:
   lanyard create aks azure --prefix harbour-dev --node-count 3 --max-count 6 \\
     --key-vault-id /subscriptions/ID/resourceGroups/os4-common/providers/Microsoft.KeyVault/vaults/harbour-dev";
 
-/// Create a management cluster for hosted control planes in Azure
+/// Create or change a management cluster for hosted control planes in Azure
 ///
 /// Creates an AKS cluster with the Secrets Store add-on (with rotation), the OIDC issuer, workload identity, managed
 /// identities for the control plane and the kubelets, and optionally the autoscaler. The names are those of
 /// HyperShift's scripts: the group PREFIX-aks-rg, the cluster PREFIX-aks-cluster, and the identities PREFIX-aks-mi
 /// and PREFIX-aks-kubelet-mi in the persistent group.
+///
+/// A later run changes resources that differ from the flags. It deletes resources that an earlier run created and
+/// the flags no longer describe, for example the role of the Secrets Store add-on without --key-vault-id.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
-    /// The beginning of all names
+    /// The prefix of the environment, which ends the names of the components' identities (`cpo-PREFIX`) and
+    /// begins the name of the management cluster (`PREFIX-aks-cluster`)
     #[arg(long, value_name = "PREFIX")]
     prefix: String,
     /// The resource group of the identities, which is created if it does not exist

@@ -44,12 +44,13 @@ Examples:
 
 /// Create a hosted cluster and its infrastructure in Azure
 ///
-/// Creates the infrastructure as `lanyard create infra azure` does, or reads its output with --infra-json. Then applies
-/// the namespace, the Secrets, the HostedCluster and the NodePools to the cluster of the kubeconfig.
+/// Creates or changes the infrastructure as `lanyard create infra azure` does, or reads its output with
+/// --infra-json. Then applies the namespace, the Secrets, the HostedCluster and the NodePools to the cluster of
+/// the kubeconfig.
 ///
 /// All checks come before the first write in Azure: of the flags, of the HostedCluster against the rules of its API,
 /// of the objects by the API server (a dry run), and of the plan. Run the command with the same flags and --infra-id
-/// to continue after an interruption. A second run changes nothing.
+/// to continue after an interruption. A second run with the same flags changes nothing.
 ///
 /// --render prints the objects instead of applying them. The Azure resources are created nevertheless, unless
 /// --infra-json is given.

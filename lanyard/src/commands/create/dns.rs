@@ -21,10 +21,13 @@ Examples:
   lanyard create dns azure --zone dev.example.com --parent-zone-id \\
     /subscriptions/ID/resourceGroups/os4-common/providers/Microsoft.Network/dnsZones/example.com";
 
-/// Create a public DNS zone in the persistent resource group in Azure
+/// Create or change a public DNS zone in the persistent resource group in Azure
 ///
 /// With --parent-zone-id, the command also writes the NS record set that makes the zone reachable. Otherwise it
 /// prints the name servers, which the owner of the parent zone must enter.
+///
+/// A later run changes resources that differ from the flags. It deletes resources that an earlier run created and
+/// the flags no longer describe: without --parent-zone-id, the NS record set.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

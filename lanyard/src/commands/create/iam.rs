@@ -24,10 +24,13 @@ Examples:
     --oidc-issuer-url https://account.blob.core.windows.net/container \\
     --output-file iam.json";
 
-/// Create the identities of a self-managed hosted cluster in Azure
+/// Create or change the identities of a self-managed hosted cluster in Azure
 ///
 /// Creates a managed identity for each component, and a federated credential for each of its service accounts.
 /// The output file contains the client ids. The resource group is created if it does not exist.
+///
+/// A later run changes resources that differ from the flags. It deletes resources that an earlier run created and
+/// the flags no longer describe, for example the identity of KMS without --enable-kms.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

@@ -99,7 +99,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         None => None,
     };
     let data_plane = DataPlane { args: &args, account: &account, environment: &environment };
-    let data_plane = data_plane.create(&clock).await?;
+    let Some(data_plane) = data_plane.create(&clock).await? else {
+        return Ok(CommandExit::Failed);
+    };
     let created =
         run_for_each(&names, async |names, observer| client.create(names, observer).await).await;
     let kms_identity = successes(&created).find(|it| it.component == Component::Kms);
@@ -138,8 +140,6 @@ struct DataPlane<'a> {
 enum DataPlaneResult {
     /// No issuer was given.
     Omitted,
-    /// The plan cannot be applied; nothing was written.
-    NotApplicable,
     Applied {
         ids: DataPlaneIdentities,
         summary: Box<RunSummary>,
@@ -151,15 +151,17 @@ impl DataPlaneResult {
     const fn succeeded(&self) -> bool {
         match self {
             Self::Omitted => true,
-            Self::NotApplicable => false,
             Self::Applied { succeeded, .. } => *succeeded,
         }
     }
 }
 
 impl DataPlane<'_> {
-    async fn create(&self, clock: &SharedClock) -> Result<DataPlaneResult, CommandError> {
-        let Some(issuer) = &self.args.oidc_issuer_url else { return Ok(DataPlaneResult::Omitted) };
+    /// Creates the identities. Returns `None` if the plan cannot be applied; nothing was written then.
+    async fn create(&self, clock: &SharedClock) -> Result<Option<DataPlaneResult>, CommandError> {
+        let Some(issuer) = &self.args.oidc_issuer_url else {
+            return Ok(Some(DataPlaneResult::Omitted));
+        };
         let prefix = self.args.environment.prefix.to_string();
         let parameters = DataPlaneParameters {
             subscription: self.account.subscription.clone(),
@@ -178,13 +180,13 @@ impl DataPlane<'_> {
             environment: self.environment,
         };
         let applied = stack.apply(resources, &self.args.run, clock).await?;
-        let Some((target, report)) = applied else { return Ok(DataPlaneResult::NotApplicable) };
+        let Some((target, report)) = applied else { return Ok(None) };
         let headroom = self.account.arm.lowest_headroom();
-        Ok(DataPlaneResult::Applied {
+        Ok(Some(DataPlaneResult::Applied {
             ids: client_ids(&report),
             summary: Box::new(RunSummary::new(&report, &target.graph, headroom)),
             succeeded: report.succeeded(),
-        })
+        }))
     }
 }
 
@@ -234,7 +236,7 @@ fn print(
 ) -> Result<(), CommandError> {
     let data_plane = match data_plane {
         DataPlaneResult::Applied { summary, .. } => Some(*summary),
-        DataPlaneResult::Omitted | DataPlaneResult::NotApplicable => None,
+        DataPlaneResult::Omitted => None,
     };
     let document =
         IdentitiesDocument { service_principals: created.rows(|it| Some(it)), data_plane, kms };

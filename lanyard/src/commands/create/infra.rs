@@ -25,11 +25,14 @@ Examples:
     --base-domain example.com --azure-creds creds.json \\
     --workload-identities-file iam.json --output-file infra.yaml";
 
-/// Create the infrastructure of a hosted cluster in Azure
+/// Create or change the infrastructure of a hosted cluster in Azure
 ///
 /// Creates the resource groups, network, private DNS zone and load balancer of one cluster, and with
 /// --assign-identity-roles the role assignments of its identities. The command prints the plan, checks
-/// permissions, locks and existing networks before the first write, and then creates the resources in parallel.
+/// permissions, locks and existing networks before the first write, and then writes the resources in parallel.
+///
+/// A later run changes resources that differ from the flags. It deletes resources that an earlier run created and
+/// the flags no longer describe, for example the role assignments without --assign-identity-roles.
 ///
 /// A journal records each write before it is sent. Run the command with the same flags to continue after an
 /// interruption, or also with --roll-back to undo the interrupted run; resources that are as desired are not written.

@@ -19,11 +19,16 @@ Examples:
   lanyard create keyvault azure --name harbour-dev --resource-group-name os4-common \\
     --secret-reader 11111111-1111-1111-1111-111111111111";
 
-/// Create a Key Vault for the credentials of hosted clusters in Azure
+/// Create or change a Key Vault for the credentials of hosted clusters in Azure
 ///
 /// The vault uses Azure roles. The signed-in identity gets Key Vault Administrator, and each --secret-reader Key
 /// Vault Secrets User, both at the vault and not at its resource group. Azure may need 10 minutes until new roles
 /// take effect.
+///
+/// A later run changes resources that differ from the flags. It deletes resources that an earlier run created and
+/// the flags no longer describe, for example the role of an object id that --secret-reader no longer names.
+///
+/// Each identity that runs the command gets a role of its own, which stays when another identity runs the command.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

@@ -22,7 +22,7 @@ const EXAMPLE: &str = "\
 Examples:
   lanyard create oidc azure --name harbourdev --output-dir issuer";
 
-/// Create a token issuer for hosted clusters in Azure
+/// Create or change a token issuer for hosted clusters in Azure
 ///
 /// Creates a key pair, a storage account with a public container, and the two documents that Entra ID reads. An
 /// existing private key in the output directory is used again, and keys that are published already stay published.
@@ -30,6 +30,9 @@ Examples:
 ///
 /// The command uploads with the signed-in identity, which gets Storage Blob Data Contributor at the account. Azure
 /// may need 10 minutes until the role takes effect.
+///
+/// A later run changes resources that differ from the flags. Each identity that runs the command gets a role of its
+/// own, which stays when another identity runs the command.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

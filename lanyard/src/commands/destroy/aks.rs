@@ -16,11 +16,13 @@ Examples:
 /// Remove a management cluster that lanyard created from Azure
 ///
 /// Removes the cluster, its resource group, the identities and their roles. The resource group of the nodes, which
-/// AKS creates itself, goes with the cluster.
+/// AKS creates itself, goes with the cluster. The persistent resource group of the identities is removed only if the
+/// create command of this cluster created it, and stays if it contains anything else.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
-    /// The beginning of all names
+    /// The prefix of the environment, which ends the names of the components' identities (`cpo-PREFIX`) and
+    /// begins the name of the management cluster (`PREFIX-aks-cluster`)
     #[arg(long, value_name = "PREFIX")]
     prefix: String,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use lanyard_api::HostedCluster;
 use lanyard_clock::SystemClock;
 use lanyard_infra::manifests::KubernetesName;
-use lanyard_infra::{ClusterIdentifiers, ClusterName, ResourceStack};
+use lanyard_infra::{ClusterIdentifiers, ClusterName, RecordedState, ResourceStack};
 use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::InfraId;
 use serde::Serialize;
@@ -45,7 +45,8 @@ const PRIVATE_GRACE_PERIOD: Duration = Duration::from_mins(20);
 ///
 /// If a resource group to remove then contains resources that neither the journal nor a tag of the cluster records,
 /// the command ends with an error before the first deletion in Azure, and the finalizer stays. Remove the resources or
-/// add --include-unrecorded, and run the command again. With --dry-run, they are listed.
+/// add --include-unrecorded, and run the command again. With --dry-run, they are listed. A lock that prevents a deletion
+/// in Azure ends the command before the HostedCluster is deleted.
 ///
 /// The managed identities, the token issuer and the DNS zone stay: `lanyard destroy iam|oidc|dns azure` removes them.
 ///
@@ -115,10 +116,11 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let run = &args.destroy.run;
     let recorded =
         RecordedStacks::of_cluster(&account, &identifiers, stacks, run, &environment, &clock)?;
-    let planned = recorded.read_plan().await?;
+    let planned = recorded.plan(&recorded.read_recorded().await?).await?;
     planned.print();
+    recorded.check_locks(&planned).await?;
     if args.destroy.dry_run {
-        return args.print_plan(&objects, existing.is_some(), &recorded, planned).await;
+        return args.print_plan(&objects, existing.is_some(), planned);
     }
     let hosted_cluster = match &existing {
         None => "absent",
@@ -129,7 +131,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     // Until the HostedCluster is deleted, the groups contain addresses and disks of the running cluster.
     let include_unrecorded = args.destroy.include_unrecorded;
-    let plan = async |state| Ok(recorded.plan(state));
+    let plan = async |state: RecordedState| recorded.plan(&state).await;
     let removal = recorded.remove_planned(run, include_unrecorded, &clock, plan).await;
     let removal =
         removal.inspect_err(|_| print_kept_finalizer(existing.is_some(), &identifiers))?;
@@ -215,11 +217,10 @@ impl Args {
         }
     }
 
-    async fn print_plan(
+    fn print_plan(
         &self,
         objects: &ClusterObjects,
         has_cluster: bool,
-        recorded: &RecordedStacks<'_>,
         planned: PlannedRemoval,
     ) -> CommandResult {
         let hosted_cluster = if has_cluster { "present" } else { "absent" };
@@ -230,9 +231,9 @@ impl Args {
                 objects.name()
             ));
             // HyperShift's operator removes those of the running cluster.
-            recorded.print_unrecorded(&planned).await?;
+            planned.print_unrecorded();
         } else {
-            recorded.check_unrecorded(&planned, self.destroy.include_unrecorded).await?;
+            planned.check_unrecorded(self.destroy.include_unrecorded)?;
         }
         let infrastructure = StackRemoval::planned(planned);
         DestroySummary { hosted_cluster, infrastructure, objects: Vec::new() }

@@ -15,7 +15,8 @@ Examples:
 
 /// Remove a public DNS zone that lanyard created from Azure
 ///
-/// Removes the delegation in the parent zone first. No other command changes the persistent resource group.
+/// Removes the delegation in the parent zone first. The resource group is removed only if the create command of this
+/// zone created it, and stays if it contains anything else.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

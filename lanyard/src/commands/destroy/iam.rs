@@ -18,8 +18,8 @@ Examples:
 ///
 /// Removes the managed identities and federated credentials that the journal records as created or imported.
 /// Their role assignments belong to the infrastructure: remove them first with `lanyard destroy infra azure`.
-/// The resource group is removed only if lanyard created it. If it then contains anything else, the command ends with
-/// an error before the first deletion.
+/// The resource group is removed only if the create command of this cluster created it, and stays if it contains
+/// anything else.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

@@ -23,7 +23,9 @@ Examples:
 ///
 /// Removes the applications, certificates and secrets that lanyard created, and the managed identities that the
 /// journal of the environment records, with the role of the KMS identity. Objects that other tools created stay. So
-/// does the key that encrypts the secrets of clusters: without it, nothing decrypts them.
+/// does the key that encrypts the secrets of clusters: without it, nothing decrypts them. The resource group of the
+/// managed identities is removed only if the create command of this environment created it, and stays if it contains
+/// anything else.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
@@ -52,6 +54,21 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let tenant = account.caller().await?.tenant;
     let timeout = args.destroy.run.options().retry_timeout;
     let client = args.environment.client(&account, tenant, timeout, &clock)?;
+    let prefix = args.environment.prefix.to_string();
+    let stack = SharedStack {
+        account: &account,
+        name: &prefix,
+        stack: ResourceStack::Identities,
+        environment: &environment,
+    };
+    let recorded = stack.recorded(&args.destroy.run, &clock)?;
+    if !args.destroy.dry_run
+        && let Some(known) = recorded.journal.read().await?
+    {
+        // No application is deleted if the managed identities cannot be removed.
+        let planned = recorded.plan(&known).await?;
+        recorded.check(&planned, args.destroy.include_unrecorded).await?;
+    }
     let removed = run_for_each(&names, async |names, observer| {
         let objects = client.find_created(names).await?;
         if args.destroy.dry_run {
@@ -67,13 +84,6 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         client.delete(names, objects, args.purge, observer).await
     })
     .await;
-    let prefix = args.environment.prefix.to_string();
-    let stack = SharedStack {
-        account: &account,
-        name: &prefix,
-        stack: ResourceStack::Identities,
-        environment: &environment,
-    };
     let data_plane = stack.remove_if_recorded(&args.destroy, &clock).await?;
     let succeeded = data_plane.as_ref().is_none_or(StackRemoval::succeeded);
     let document = RemovalDocument { service_principals: removed.rows(|()| None), data_plane };

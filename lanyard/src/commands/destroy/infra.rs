@@ -21,7 +21,8 @@ Examples:
 /// If a resource group to remove contains resources that neither the journal nor a tag of the cluster records, the
 /// command ends with an error before the first deletion. --include-unrecorded deletes them with the group.
 /// Machines, disks and addresses of the cluster's own controllers are removed with the group; they have a tag with
-/// the infrastructure id. Run the command again to continue after an interruption.
+/// the infrastructure id. A lock that prevents a deletion ends the command before the first one. Run the command again
+/// to continue after an interruption.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {

@@ -2,6 +2,8 @@
 //! misspelled. An API server whose CRD prunes unknown fields drops them without a message; lanyard's
 //! CRD preserves those of `spec`, `spec.platform` and `status`.
 
+use std::sync::LazyLock;
+
 use lanyard_api::HostedCluster;
 use lanyard_api::crd_definitions::crd_manifests;
 use serde_json::{Map, Value};
@@ -17,9 +19,18 @@ struct MisspelledField {
     nearest_name: String,
 }
 
+/// The schema of a HostedCluster, built once: each reconciliation of the operator needs it.
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let mut manifests = crd_manifests().into_iter();
+    let manifest = manifests.find(|it| it.value["spec"]["names"]["kind"] == HostedCluster::KIND);
+    let schema =
+        manifest.map(|mut it| it.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take());
+    schema.unwrap_or_default()
+});
+
 /// Adds the misspelled fields of a HostedCluster to its problems: a required field that is missing
 /// because its name is misspelled gets a hint with the name, and every other one is a lint.
-pub(super) fn report_misspelled_fields(
+pub fn report_misspelled_fields(
     wire: &HostedCluster,
     problems: ValidationProblems,
 ) -> ValidationProblems {
@@ -39,15 +50,9 @@ pub(super) fn report_misspelled_fields(
 const REQUIRED: &str = "Required value";
 
 fn find_misspelled_fields(wire: &HostedCluster) -> Vec<MisspelledField> {
-    let manifests = crd_manifests();
-    let manifest =
-        manifests.iter().find(|it| it.value["spec"]["names"]["kind"] == HostedCluster::KIND);
-    let schema = manifest.map(|it| &it.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
-    let (Some(schema), Ok(object)) = (schema, serde_json::to_value(wire)) else {
-        return Vec::new();
-    };
+    let Ok(object) = serde_json::to_value(wire) else { return Vec::new() };
     let mut found = Vec::new();
-    compare_with_schema(&object, schema, "", &mut found);
+    compare_with_schema(&object, &SCHEMA, "", &mut found);
     found
 }
 
@@ -62,9 +67,10 @@ fn compare_with_schema(
             let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
             for (name, value) in fields {
                 match known.get(name) {
-                    Some(schema) => {
+                    Some(schema) if value.is_object() || value.is_array() => {
                         compare_with_schema(value, schema, &child_path(path, name), found);
                     }
+                    Some(_) => {}
                     None => found.extend(nearest_field(name, fields, known).map(|nearest_name| {
                         MisspelledField {
                             parent: path.to_owned(),
@@ -91,7 +97,11 @@ fn nearest_field<'a>(
     known: &'a Map<String, Value>,
 ) -> Option<&'a str> {
     let name = name.to_lowercase();
-    let absent = known.keys().filter(|known| !fields.contains_key(*known));
+    let letters = name.chars().count();
+    // The distance is not less than the difference of the lengths, which is cheaper to compare.
+    let comparable =
+        known.keys().filter(|known| known.len().abs_diff(letters) <= tolerated_distance(known));
+    let absent = comparable.filter(|known| !fields.contains_key(*known));
     let distances =
         absent.map(|known| (strsim::osa_distance(&name, &known.to_lowercase()), known.as_str()));
     let near = distances.filter(|(distance, known)| *distance <= tolerated_distance(known));
@@ -153,6 +163,16 @@ mod tests {
         let expected = "lint: spec.platform.azure.topolgy: unknown field, which has no effect \
             (write `topology` instead of `topolgy`)";
         assert_eq!(lints, [expected]);
+    }
+
+    #[test]
+    fn misspelled_field_in_a_list_is_a_lint() {
+        let problems = problems_after_replacing(
+            "          hostname: ignition.harbour.hcp.example.com",
+            "          hostnme: ignition.harbour.hcp.example.com",
+        );
+        let expected = "spec.services[3].servicePublishingStrategy.route.hostnme";
+        assert!(problems.iter().any(|it| it.contains(expected)), "{problems:#?}");
     }
 
     #[test]

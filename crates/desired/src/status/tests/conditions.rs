@@ -144,6 +144,41 @@ fn message_has_the_complete_scope_of_a_missing_permission() {
 }
 
 #[test]
+fn message_has_the_complete_scopes_of_nine_missing_permissions() {
+    // The second case has the longest names that Azure allows.
+    for (group, vault, length) in [(40, 18, 60), (90, 24, 127)] {
+        let (group, vault) = ("g".repeat(group), "v".repeat(vault));
+        let secret = |component: Component| format!("{:s<length$}", component.name());
+        let permission = |component: Component| {
+            format!(
+                "action 'Microsoft.KeyVault/vaults/secrets/getSecret/action' at '/subscriptions/{}/\
+                 resourceGroups/{group}/providers/Microsoft.KeyVault/vaults/{vault}/secrets/{}'",
+                "0".repeat(36),
+                secret(component)
+            )
+        };
+        let mut world = StatusFixture::all_ready();
+        for component in Component::ALL {
+            world.report_canary_failure(component, Hop::VaultRead, "ForbiddenByRbac");
+            world.canary_report_of(component).failure.as_mut().unwrap().message = format!(
+                "could not read secret `{}`: the vault forbids it: 403 Forbidden ForbiddenByRbac \
+                 ({} is not authorized for appid=0;oid=0)",
+                secret(component),
+                permission(component)
+            );
+        }
+        let (_, _, message) = world.condition(VALID_AZURE_IDENTITIES);
+        assert!(message.len() <= 4_096);
+        let lines: Vec<_> = message.split(" | ").collect();
+        assert_eq!(lines.len(), 9, "{message}");
+        for component in Component::ALL {
+            let line = lines.iter().find(|line| line.starts_with(component.name())).unwrap();
+            assert!(line.contains(&permission(component)), "{component}: {line}");
+        }
+    }
+}
+
+#[test]
 fn message_names_every_broken_identity_despite_long_texts() {
     let mut world = StatusFixture::all_ready();
     for component in Component::ALL {
@@ -151,7 +186,7 @@ fn message_names_every_broken_identity_despite_long_texts() {
         world.canary_report_of(component).failure.as_mut().unwrap().message = "long ".repeat(1_000);
     }
     let (_, _, message) = world.condition(VALID_AZURE_IDENTITIES);
-    assert!(message.len() <= 4_000);
+    assert!(message.len() <= 4_096);
     for component in Component::ALL {
         assert!(message.contains(&format!("{component} at entra-token")), "{component}");
     }

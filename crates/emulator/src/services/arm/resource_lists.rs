@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::access::{
     authenticate, group_scope, is_authorized, list_reply, require_group, subscription_scope,
 };
+use super::locks::LOCK_TYPE;
 use super::odata_filter::ODataFilter;
 use super::resource_store::{ArmResource, RESOURCE_GROUP_TYPE};
 use crate::authorization::AccessScope;
@@ -86,9 +87,11 @@ pub(super) fn has_filtered_tag(filter: &ODataFilter, resource: &ArmResource) -> 
 }
 
 /// Whether these lists contain the resource. Of child resources, they contain only those with a location, such as
-/// the virtual network links of a private DNS zone, but no subnets.
+/// the virtual network links of a private DNS zone, but no subnets. Azure lists locks only as locks.
 fn is_listed(resource: &ArmResource) -> bool {
-    resource.kind.matches('/').count() == 1 || resource.body.get("location").is_some()
+    let is_lock = resource.kind.eq_ignore_ascii_case(LOCK_TYPE);
+    let is_top_level = resource.kind.matches('/').count() == 1;
+    !is_lock && (is_top_level || resource.body.get("location").is_some())
 }
 
 /// The name in these lists, which of a child resource contains the names of its parents.

@@ -769,6 +769,12 @@ fn lock_forbids_writes_and_deletions_at_and_below_its_scope() {
         let reply = fixture.send_request(fixture.owner, "DELETE", path, "");
         assert_eq!(error_code(&reply), "ScopeLocked", "{path}");
     }
+    let count = |list: &str| {
+        let items = reply_json(&fixture.get(fixture.owner, list));
+        items["value"].as_array().unwrap().iter().filter(|item| item["name"] == "keep").count()
+    };
+    let locks = "/subscriptions/sub/providers/Microsoft.Authorization/locks";
+    assert_eq!((count(locks), count(&format!("{group}/resources"))), (1, 0));
     assert_eq!(put(&fixture, &identity, &location).0, StatusCode::OK);
     assert_eq!(put(&fixture, &lock, &level("ReadOnly")).0, StatusCode::OK);
     assert_eq!(put_error(&fixture, &identity, &location), "ScopeLocked");
