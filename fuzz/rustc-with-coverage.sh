@@ -2,7 +2,6 @@
 # Compiles a crate of the workspace with the coverage counters that libFuzzer reads: cargo calls this as
 # `RUSTC_WORKSPACE_WRAPPER`, with the compiler first. Dependencies are compiled as in every other build.
 exec "$@" \
-  -Copt-level=1 \
   -Cpasses=sancov-module \
   -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

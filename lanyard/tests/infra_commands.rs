@@ -71,7 +71,7 @@ fn configuration_that_renames_or_moves_resources_is_not_applied() {
     let configuration = workspace.read_file("cluster.yaml");
     let vnet = complete.iter().find(|id| id.contains("/virtualnetworks/harbour2-")).unwrap();
     let own = format!("baseDomain: hcp.example.com\n  networkSecurityGroupId: {own}");
-    let kept = format!("baseDomain: hcp.example.com\n  vnetId: {vnet}");
+    let vnet_of_lanyard = format!("baseDomain: hcp.example.com\n  vnetId: {vnet}");
     for (from, to, expected) in [
         (
             "harbour2-identities",
@@ -92,7 +92,7 @@ fn configuration_that_renames_or_moves_resources_is_not_applied() {
         // The network stays, and so its group must.
         (
             "baseDomain: hcp.example.com",
-            &kept,
+            &vnet_of_lanyard,
             [
                 "error (resource groups): the plan deletes the resource group of",
                 "/virtualNetworks/",

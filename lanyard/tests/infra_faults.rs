@@ -155,8 +155,8 @@ fn destroy_that_azure_rejects_names_the_reason_and_is_continued() {
         assert!(fixture.apply().await.succeeded());
         let recorded = fixture.recorded_count().await;
         for (path, effect, key) in [
+            (ROLES, status(403, "AuthorizationFailed"), "role/cloud-provider/group"),
             ("*/lagoon-vnet-lagoon-x7k2p", status(409, "ScopeLocked"), "group/vnet"),
-            (ROLES, status(403, "AuthorizationFailed"), "role/cloudProvider/group"),
         ] {
             let mut rule = reject(path, &effect, &json!({}));
             rule["method"] = json!("DELETE");

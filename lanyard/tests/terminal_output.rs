@@ -431,8 +431,9 @@ fn printed_document(workspace: &InfraWorkspace, line: &str) -> Value {
     }
     let output = command.output().unwrap();
     let document = if is_azure_run { &output.stderr } else { &output.stdout };
-    serde_json::from_slice(document)
-        .unwrap_or_else(|error| panic!("{line}: {error}: {}", utf8(&output.stderr)))
+    let parsed = serde_json::from_slice(document);
+    assert!(parsed.is_ok(), "{line}: {parsed:?}: {}", utf8(&output.stderr));
+    parsed.unwrap()
 }
 
 /// The command that shows what would be removed of a stack of the cluster.

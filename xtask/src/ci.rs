@@ -163,8 +163,8 @@ fn all_stages() -> Vec<CiStage> {
         single_check_stage("clippy", clippy),
         single_check_stage(FUZZ_BUILD, fuzz::build_targets),
         single_check_stage("docs", docs),
-        // A suite that needs one of the tools earlier installs it, or waits for its installation.
-        with_separate_build(single_check_stage("tools", tools::install_all)),
+        // Suites with a node need nearly all tools, and the other suites many: these wait for an installation.
+        CiStage { group: JobGroup::NodeSuites, ..single_check_stage("tools", tools::install_all) },
         CiStage {
             depends_on: vec![PROGRAMS],
             ..with_separate_build(counted_stage("image", image::check))

