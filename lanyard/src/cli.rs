@@ -146,7 +146,7 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: commands::destroy::DestroyCommand,
     },
-    /// Find and delete what deleted identities left behind
+    /// Find orphaned role assignments, and delete them with --delete
     #[cfg(feature = "cli")]
     Sweep {
         #[command(subcommand)]

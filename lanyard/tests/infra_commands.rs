@@ -114,6 +114,45 @@ fn configuration_that_renames_or_moves_resources_is_not_applied() {
 }
 
 #[test]
+fn role_with_another_scope_is_replaced_and_a_resource_that_is_gone_is_no_problem() {
+    let workspace = InfraWorkspace::start();
+    let vault = |name: &str| {
+        let created = workspace.succeed_json(&["create", "keyvault", "azure", "--name", name]);
+        assert_eq!(created["succeeded"], true);
+        let is_it = |id: &&String| id.ends_with(&format!("/vaults/{name}"));
+        workspace.resource_ids().iter().find(is_it).unwrap().clone()
+    };
+    let (first, second) = (vault("harbour-first"), vault("harbour-second"));
+    let create = |vault: &str| {
+        let cluster = ["create", "aks", "azure", "--prefix", "dev", "--key-vault-id", vault];
+        workspace.succeed_json(&cluster)
+    };
+    create(&first);
+    let roles_at = |vault: &str| {
+        let ids = workspace.resource_ids();
+        ids.iter().filter(|id| id.contains(vault) && id.contains("roleassignments")).count()
+    };
+    // The signed-in identity is an administrator of both vaults.
+    assert_eq!((roles_at(&first), roles_at(&second)), (2, 1));
+    create(&second);
+    assert_eq!((roles_at(&first), roles_at(&second)), (1, 2));
+
+    workspace.succeed_json(&["apply", "azure", "-f", "cluster.yaml"]);
+    for stack in ["infra", "iam"] {
+        let group =
+            if stack == "infra" { "harbour2-harbour2-x7k2p" } else { "harbour2-identities" };
+        let path = format!("/resourcegroups/{group}?api-version=2021-04-01");
+        workspace.resource_request(reqwest::Method::DELETE, &path, None);
+    }
+    workspace.advance_clock(600);
+    let configuration = workspace.read_file("cluster.yaml");
+    let renamed = configuration.replace("harbour2-identities", "harbour2-workers");
+    std::fs::write(workspace.files().join("cluster.yaml"), renamed).unwrap();
+    workspace.succeed_json(&["apply", "azure", "-f", "cluster.yaml"]);
+    assert_eq!(workspace.identities("harbour2-workers").len(), 8);
+}
+
+#[test]
 fn cluster_without_a_journal_is_imported_and_removed() {
     let workspace = InfraWorkspace::start();
     let before = workspace.resource_ids();

@@ -400,6 +400,9 @@ fn documents_have_camel_case_keys() {
     }
 }
 
+/// The [`DOCUMENT_COMMANDS`] whose result is a finding.
+const EXIT_WITH_1: [&str; 0] = [];
+
 /// A workspace with the inputs of [`DOCUMENT_COMMANDS`], a fault rule and an orphaned role assignment.
 fn document_workspace() -> InfraWorkspace {
     let workspace = InfraWorkspace::start();
@@ -431,6 +434,8 @@ fn printed_document(workspace: &InfraWorkspace, line: &str) -> Value {
     }
     let output = command.output().unwrap();
     let document = if is_azure_run { &output.stderr } else { &output.stdout };
+    let expected = i32::from(EXIT_WITH_1.contains(&line));
+    assert_eq!(output.status.code(), Some(expected), "{line}: {}", utf8(&output.stderr));
     let parsed = serde_json::from_slice(document);
     assert!(parsed.is_ok(), "{line}: {parsed:?}: {}", utf8(&output.stderr));
     parsed.unwrap()

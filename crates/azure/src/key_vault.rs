@@ -168,6 +168,9 @@ pub struct SoftDeletedVaultProperties {
     /// Whether the vault cannot be purged before that time.
     #[serde(default)]
     pub purge_protection_enabled: bool,
+    /// The tags of the vault before its deletion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<ResourceTags>,
 }
 
 impl SoftDeletedVault {
@@ -246,7 +249,7 @@ mod tests {
             SoftDeletedVault::list_path(&"s".parse().unwrap()),
             "/subscriptions/s/providers/Microsoft.KeyVault/deletedVaults"
         );
-        let deleted: SoftDeletedVault = serde_json::from_value(json!({
+        let mut body = json!({
             "id": id,
             "name": "kv1",
             "type": "Microsoft.KeyVault/deletedVaults",
@@ -257,8 +260,14 @@ mod tests {
                 "scheduledPurgeDate": "2027-02-22T00:00:00Z",
                 "purgeProtectionEnabled": true,
             },
-        }))
-        .unwrap();
-        assert!(deleted.properties.purge_protection_enabled);
+        });
+        let properties = |body: &serde_json::Value| {
+            serde_json::from_value::<SoftDeletedVault>(body.clone()).unwrap().properties
+        };
+        assert!(properties(&body).purge_protection_enabled);
+        assert_eq!(properties(&body).tags, None);
+        body["properties"]["tags"] = json!({ "team": "harbour" });
+        let tags = ResourceTags::from([("team".to_owned(), "harbour".to_owned())]);
+        assert_eq!(properties(&body).tags, Some(tags));
     }
 }

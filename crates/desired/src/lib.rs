@@ -45,7 +45,7 @@ pub use hosted_cluster::shared_credentials::lint_shared_credentials;
 pub use hosted_cluster::validate::{
     HostedClusterPlatform, HostedClusterValidationError, ParseHostedClusterError,
     ParsedHostedCluster, ValidatedWithLints, parse_hosted_cluster, report_misspelled_fields,
-    validate, validate_schema, validate_update,
+    report_misspelled_missing_fields, validate, validate_schema, validate_update,
 };
 pub use objects::{
     DesiredObject, DesiredObjectInputs, ObjectKey, ObjectWriter, ObservedObject, OwnedKind,

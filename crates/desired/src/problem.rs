@@ -21,6 +21,16 @@ pub struct ValidationProblem {
     pub hint: Option<String>,
 }
 
+impl ValidationProblem {
+    /// Formats the problem with its suggested fix.
+    pub fn line_with_hint(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{self}; next: {hint}"),
+            None => self.to_string(),
+        }
+    }
+}
+
 /// Whether a problem makes the input unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -51,13 +51,15 @@ pub(crate) fn single_line_with_scope(text: &str, most: usize) -> String {
     let Some((before, permission)) = split_at_permission(&line) else {
         return single_line(&line, most);
     };
+    let has_rest = before.len() + permission.len() < line.len();
+    let ellipsis = if has_rest { ELLIPSIS } else { "" };
     let is_complete =
-        line.len() <= most || before.len() + permission.len() + ELLIPSIS.len() <= most;
-    let room = most.saturating_sub(" ".len() + permission.len() + ELLIPSIS.len());
+        line.len() <= most || before.len() + permission.len() + ellipsis.len() <= most;
+    let room = most.saturating_sub(" ".len() + permission.len() + ellipsis.len());
     if is_complete || room < MIN_BYTES_BEFORE_PERMISSION {
         return single_line(&line, most);
     }
-    format!("{} {permission}{ELLIPSIS}", single_line(before, room))
+    format!("{} {permission}{ellipsis}", single_line(before, room))
 }
 
 /// Finds a missing permission, and returns the text before it and its action with its scope.
@@ -144,6 +146,11 @@ mod tests {
         assert!(short.len() <= most, "{short}");
         assert!(short.starts_with("disk at vault-read: Forbidden: co"), "{short}");
         assert!(short.ends_with(&format!("… {permission}…")), "{short}");
+        // Without a text after the scope, nothing is cut there.
+        let short = single_line_with_scope(&format!("{before} ({permission}"), most);
+        assert!(short.len() <= most, "{short}");
+        assert!(short.starts_with("disk at vault-read: Forbidden: co"), "{short}");
+        assert!(short.ends_with(&format!("… {permission}")), "{short}");
         // The end is cut as long as the scope is complete.
         assert_eq!(
             single_line_with_scope(&line("disk"), most),

@@ -167,7 +167,7 @@ impl<'a> WorkloadContext<'a> {
 }
 
 /// Adds the local volumes that lanyard has added to the volumes that the cluster autoscaler may drain.
-/// The template decides about its own volumes.
+/// The annotation of the template lists the template's own volumes.
 fn allow_eviction(deployment: &mut Value, local_volumes: &[String]) {
     if local_volumes.is_empty() {
         return;

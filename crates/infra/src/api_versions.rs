@@ -10,7 +10,7 @@ use lanyard_vocabulary::ArmResourceId;
 
 /// The API version for the type of a resource that lanyard creates; the version of resource groups for ids
 /// without a type. The journal has resource types only as a part of ids.
-pub(crate) fn api_version_of(id: &ArmResourceId) -> &'static str {
+pub fn api_version_of(id: &ArmResourceId) -> &'static str {
     let resource_type = id.resource_type().unwrap_or_default();
     let versions = [
         entry::<DnsZoneBody>(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lanyard_azure::{ArmBody as _, ArmClient, OperationError, PrivateDnsLinkBody};
 use lanyard_clock::SharedClock;
+use lanyard_vocabulary::ArmResourceId;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -209,7 +210,7 @@ impl ApplyRun<'_> {
         }
     }
 
-    /// The resources that needed this one when they were written. A resource is deleted behind them.
+    /// The resources that needed this one when they were written. A resource is deleted after them.
     fn dependents(&self, key: &ResourceKey) -> Vec<ResourceKey> {
         let needs = |planned: &&PlannedResource| {
             let record = self.recorded.get(&planned.key);
@@ -248,9 +249,17 @@ impl ApplyRun<'_> {
         let outcome = match planned.change {
             ResourceChange::Update { .. } => ResourceOutcome::Updated,
             ResourceChange::Replace { .. } => {
+                // With another scope, the assignment has another id, too.
+                let record = self.recorded.get(&planned.key);
+                let moved = record.filter(|record| record.is_renamed(resource));
                 let mut writer =
                     self.writer(planned, WriteKind::Delete, &resource.depends_on, report);
-                writer.before = self.live_body(&planned.key);
+                if let Some(record) = moved {
+                    writer.id = &record.id;
+                    writer.before = self.fetch_body(&record.id).await?;
+                } else {
+                    writer.before = self.live_body(&planned.key);
+                }
                 writer.delete(resource.api_version()).await?;
                 self.live.lock().set(planned.key.clone(), None);
                 ResourceOutcome::Replaced
@@ -268,12 +277,15 @@ impl ApplyRun<'_> {
         planned: &PlannedResource,
         report: ProgressReporter<'_>,
     ) -> Result<ResourceOutcome, ResourceError> {
-        let version = api_version_of(&planned.id);
-        let found = self.context.arm.fetch_optional(planned.id.as_str(), version).await?;
         let mut writer = self.writer(planned, WriteKind::Delete, &[], report);
-        writer.before = found.map(|response| response.body);
-        writer.delete(version).await?;
+        writer.before = self.fetch_body(&planned.id).await?;
+        writer.delete(api_version_of(&planned.id)).await?;
         Ok(ResourceOutcome::Deleted)
+    }
+
+    async fn fetch_body(&self, id: &ArmResourceId) -> Result<Option<Value>, ResourceError> {
+        let found = self.context.arm.fetch_optional(id.as_str(), api_version_of(id)).await?;
+        Ok(found.map(|response| response.body))
     }
 
     fn live_body(&self, key: &ResourceKey) -> Option<Value> {

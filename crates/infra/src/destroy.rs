@@ -21,7 +21,7 @@ use crate::shared_groups::is_shared_group;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DestroyPlan {
-    /// The resources, each behind the resources that need it.
+    /// The resources, each after the resources that need it.
     pub resources: Vec<DestroyedResource>,
     /// The resource groups that stay, because several stacks use them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -209,7 +209,7 @@ impl DestroyedResource {
 }
 
 impl KeptGroup {
-    /// The node that runs behind the removals in the group. If one of them fails, the next run decides again whether
+    /// The node that runs after the removals in the group. If one of them fails, the next run decides again whether
     /// the group stays.
     fn node(&self, plan: &DestroyPlan) -> GraphNode {
         let removed = plan.resources.iter().filter(|it| self.id.contains(&it.id));

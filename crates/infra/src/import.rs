@@ -41,10 +41,12 @@ pub async fn find_legacy_names(
         legacy.security_group_group =
             legacy_group(arm, &current, &group(&security_group_group)).await?;
     }
-    let zone = names.legacy_private_zone(&parameters.base_domain);
-    let zone = ids.main_group.provider_resource(PrivateDnsZoneBody::RESOURCE_TYPE, &zone);
+    let zone =
+        |name: &str| ids.main_group.provider_resource(PrivateDnsZoneBody::RESOURCE_TYPE, name);
+    let current_zone = zone(&names.private_zone(&parameters.base_domain));
+    let legacy_zone = zone(&names.legacy_private_zone(&parameters.base_domain));
     legacy.private_zone =
-        legacy_name(arm, &ids.private_zone, &zone, PrivateDnsZoneBody::API_VERSION).await?;
+        legacy_name(arm, &current_zone, &legacy_zone, PrivateDnsZoneBody::API_VERSION).await?;
     Ok(legacy)
 }
 

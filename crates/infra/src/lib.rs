@@ -68,6 +68,7 @@ mod unrecorded_resources;
 mod workload_identities;
 
 pub use aks_graph::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources};
+pub use api_versions::api_version_of;
 pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
 pub use azure_credentials_file::{
     AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,

@@ -81,12 +81,14 @@ struct ScopedLock {
 }
 
 impl ScopedLock {
+    /// The lock of a reply; `None` if its scope is unknown.
     fn parse(body: Value) -> Option<Self> {
         let ManagementLockBody { id, properties } = serde_json::from_value(body).ok()?;
         let id = id?;
         // The id ends with `/providers/Microsoft.Authorization/locks/NAME`.
         let scope = id.rsplitn(5, '/').nth(4).and_then(|scope| scope.parse().ok());
-        Some(Self { id, scope, level: properties.level })
+        let is_known = scope.is_some() || is_above_subscriptions(&id);
+        is_known.then_some(Self { id, scope, level: properties.level })
     }
 
     /// A lock `ReadOnly` prevents writes, and any lock prevents deletions. Azure does not delete a resource with a
@@ -99,6 +101,12 @@ impl ScopedLock {
             is_protected && self.level == ManagementLockLevel::ReadOnly
         }
     }
+}
+
+/// Whether the lock `id` is one of a management group, or of the tenant.
+fn is_above_subscriptions(id: &str) -> bool {
+    const START: &str = "/providers/";
+    id.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
 }
 
 /// The locks of the subscriptions of these writes, and of everything in them, sorted by id. If the signed-in identity
@@ -186,6 +194,23 @@ mod tests {
             let found = locked(lock(scope, level), &[("key", id, deletes)]);
             assert_eq!(!found.is_empty(), expected, "{scope} {level} {id} {deletes}");
         }
+    }
+
+    #[test]
+    fn lock_with_an_unknown_scope_is_ignored() {
+        for (scope, is_known) in [
+            ("/providers/Microsoft.Management/managementGroups/m", true),
+            ("/subscriptions/s", true),
+            ("/subscriptions", false),
+            ("/scopes/s", false),
+        ] {
+            let id = format!("{scope}/providers/Microsoft.Authorization/locks/l");
+            let lock =
+                ScopedLock::parse(json!({ "id": id, "properties": { "level": "ReadOnly" } }));
+            assert_eq!(lock.is_some(), is_known, "{scope}");
+        }
+        let short = json!({ "id": "locks/l", "properties": { "level": "ReadOnly" } });
+        assert!(ScopedLock::parse(short).is_none());
     }
 
     #[test]

@@ -97,10 +97,13 @@ async fn find_deleted_vault(
 const CHECK: &str = "names";
 
 fn deleted_vault(resource: &DesiredResource) -> PreflightFinding {
+    let name = resource.id.name();
     PreflightFinding::error(
         CHECK,
-        format!("a deleted vault has the name `{}`", resource.id.name()),
-        "restore it with --recover, or delete it permanently with `lanyard destroy keyvault azure --purge`, or with `az keyvault purge` if lanyard did not create it",
+        format!("a deleted vault has the name `{name}`"),
+        format!(
+            "restore it with --recover, or delete it permanently with `lanyard destroy keyvault azure --name {name} --purge`, or with `az keyvault purge --name {name}` if lanyard did not create it"
+        ),
     )
 }
 

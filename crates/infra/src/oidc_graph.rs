@@ -141,6 +141,6 @@ mod tests {
         let [(first, second)] = differing[..] else { panic!("{differing:?}") };
         assert_ne!(first.key, second.key);
         assert_ne!(first.id, second.id);
-        assert!(first.key.stays_when_superseded() && second.key.stays_when_superseded());
+        assert!(first.key.lasting_role().is_some() && second.key.lasting_role().is_some());
     }
 }

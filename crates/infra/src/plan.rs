@@ -53,7 +53,8 @@ pub enum ResourceChange {
         /// The properties that differ.
         differences: Vec<PropertyDifference>,
     },
-    /// The role assignment differs. Azure does not change assignments, so it is deleted and created.
+    /// The role assignment differs, or has another scope. Azure does not change assignments, so it is deleted and
+    /// created.
     Replace {
         /// The properties that differ.
         differences: Vec<PropertyDifference>,
@@ -111,6 +112,14 @@ pub enum PlanProblem {
 }
 
 impl PlanProblem {
+    /// The id in the journal, if the configuration gives the resource another one.
+    pub const fn recorded_id(&self) -> Option<&ArmResourceId> {
+        match self {
+            Self::Renamed { recorded, .. } => Some(recorded),
+            _ => None,
+        }
+    }
+
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -119,7 +128,7 @@ impl PlanProblem {
                 "choose another name or infrastructure id, or adopt the resource, so that it is changed now and `lanyard destroy` removes it: with `lanyard import azure` for a cluster, otherwise with --import"
             }
             Self::Renamed { .. } => {
-                "restore the earlier configuration, or remove the resources with `lanyard destroy` first and create them again"
+                "restore the earlier setting, or remove the resource first: run the command without it, or run `lanyard destroy` and create all again"
             }
             Self::Immutable { .. } => {
                 "restore the earlier location, or remove the resources with `lanyard destroy` and create them again"
@@ -145,21 +154,23 @@ impl Plan {
     ) -> Self {
         let desired = graph.resources().iter().map(|resource| {
             let found = live.get(&resource.key);
-            let record = recorded.get(&resource.key);
             PlannedResource {
                 key: resource.key.clone(),
                 stack: resource.stack,
                 id: found.map_or_else(|| resource.id.clone(), |found| found.id.clone()),
-                change: decide_change(resource, found, record, live, tags),
+                change: decide_change(resource, found, recorded, live, tags),
             }
         });
         let stacks: BTreeSet<ResourceStack> =
             graph.resources().iter().map(|resource| resource.stack).collect();
+        let has_lasting_role = |role: &str| {
+            graph.resources().iter().any(|resource| resource.key.lasting_role() == Some(role))
+        };
         let superseded = recorded.resources().filter_map(|(key, record)| {
             let obsolete = graph.get(key).is_none()
                 && record.ownership.is_ours()
                 && stacks.contains(&record.stack)
-                && !key.stays_when_superseded();
+                && !key.lasting_role().is_some_and(has_lasting_role);
             obsolete.then(|| PlannedResource {
                 key: key.clone(),
                 stack: record.stack,
@@ -201,14 +212,13 @@ impl Plan {
 fn decide_change(
     resource: &DesiredResource,
     found: Option<&LiveResource>,
-    record: Option<&RecordedResource>,
+    recorded: &RecordedState,
     live: &LiveState,
     tags: &OwnershipTags,
 ) -> ResourceChange {
-    // The new record would replace this one, and nothing would remove the recorded resource any more.
+    let record = recorded.get(&resource.key);
     if let Some(record) = record.filter(|it| it.is_renamed(resource)) {
-        let (recorded, id) = (record.id.clone(), resource.id.clone());
-        return ResourceChange::Problem { problem: PlanProblem::Renamed { recorded, id } };
+        return change_of_renamed(resource, record);
     }
     let Some(found) = found else {
         return match resource.definition {
@@ -222,6 +232,8 @@ fn decide_change(
         (ResourceDefinition::Existing { .. }, _) => Ownership::Existing,
         // A record of another id is no record of this resource: another client can have created an equal one.
         (_, Some(record)) if record.id == found.id => record.ownership,
+        // Earlier versions gave some role assignments other keys.
+        _ if recorded.owns(&found.id) => Ownership::Created,
         _ if tags.are_on(&found.body) => Ownership::Created,
         _ => Ownership::Existing,
     };
@@ -239,6 +251,18 @@ fn decide_change(
         },
         _ => ResourceChange::Update { differences },
     }
+}
+
+/// The change of a resource that the journal records under another id. The new record replaces that one, so nothing
+/// else removes the recorded resource: a role assignment is deleted with the change, and anything else is a problem.
+fn change_of_renamed(resource: &DesiredResource, record: &RecordedResource) -> ResourceChange {
+    let (recorded, id) = (record.id.clone(), resource.id.clone());
+    if !matches!(resource.definition, ResourceDefinition::RoleAssignment { .. }) {
+        return ResourceChange::Problem { problem: PlanProblem::Renamed { recorded, id } };
+    }
+    let (desired, live) = (Value::from(id.to_string()), Value::from(recorded.to_string()));
+    let path = "id".to_owned();
+    ResourceChange::Replace { differences: vec![PropertyDifference { path, desired, live }] }
 }
 
 /// The properties of the live resource that differ from the desired ones.
@@ -327,7 +351,8 @@ mod tests {
         record: &RecordedResource,
         found: Option<&LiveResource>,
     ) -> ResourceChange {
-        decide_change(resource, found, Some(record), &LiveState::default(), &tags())
+        let recorded = RecordedState::of([(resource.key.clone(), record.clone())]);
+        decide_change(resource, found, &recorded, &LiveState::default(), &tags())
     }
 
     #[test]
@@ -360,7 +385,8 @@ mod tests {
             ("a".to_owned(), created, "b".to_owned(), existing(), true),
             ("a".to_owned(), created, "A".to_owned(), plain(), false),
             ("a".to_owned(), Ownership::Existing, "b".to_owned(), existing(), false),
-            (assignment("a", "1"), created, assignment("b", "1"), role("b"), true),
+            // It is replaced instead.
+            (assignment("a", "1"), created, assignment("b", "1"), role("b"), false),
             // An imported assignment has the name that another tool chose.
             (assignment("a", "1"), Ownership::Imported, assignment("A", "2"), role("a"), false),
         ];

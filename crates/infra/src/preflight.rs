@@ -123,11 +123,14 @@ fn required_actions(
     let whole_subscription = ArmResourceId::subscription_scope(subscription);
     let mut required = BTreeSet::new();
     for write in writes {
+        // The scope of an assignment that is deleted may be gone.
+        let own_scope = assignment_scope(&write.id).filter(|scope| {
+            write.change != ResourceChange::Delete && !is_created_with(writes, scope)
+        });
+        let own_scope = own_scope.or_else(|| group_elsewhere(&write.id, subscription));
         let group = write.id.resource_group().map(str::to_ascii_lowercase);
         let group = group.and_then(|name| groups.get(&name)).unwrap_or(&whole_subscription);
-        let assignment_scope =
-            assignment_scope(&write.id).filter(|scope| !is_created_with(writes, scope));
-        let scope = assignment_scope.as_ref().unwrap_or(group);
+        let scope = own_scope.as_ref().unwrap_or(group);
         let resource_type = write.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned());
         for verb in verbs(&write.change) {
             required.insert(RequiredAction::new(scope, format!("{resource_type}/{verb}")));
@@ -146,6 +149,14 @@ fn assignment_scope(id: &ArmResourceId) -> Option<ArmResourceId> {
     id.resource_type().filter(is_assignment)?;
     let (scope, _) = id.as_str().rsplit_once("/providers/")?;
     scope.parse().ok()
+}
+
+/// The group of a resource in another subscription, in which no command creates groups.
+fn group_elsewhere(id: &ArmResourceId, subscription: &SubscriptionId) -> Option<ArmResourceId> {
+    let is_elsewhere = !id.subscription().eq_ignore_ascii_case(subscription.as_str());
+    let subscription: SubscriptionId = id.subscription().parse().ok()?;
+    let group = id.resource_group().filter(|_| is_elsewhere)?;
+    Some(ResourceGroupBody::id(&subscription, group))
 }
 
 /// Whether the plan creates the resource, or one that contains it.
@@ -237,4 +248,49 @@ async fn check_locks(
         )
     };
     Ok(locked.into_iter().map(finding).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::{ResourceKey, ResourceStack};
+
+    const VAULT: &str =
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v/keys/k";
+
+    fn created(id: &str) -> PlannedResource {
+        PlannedResource {
+            key: ResourceKey::new(id),
+            stack: ResourceStack::Infra,
+            id: id.parse().unwrap(),
+            change: ResourceChange::Create,
+        }
+    }
+
+    #[test]
+    fn role_assignment_needs_its_permission_at_its_own_scope_if_that_exists() {
+        let role = |scope: &str| {
+            created(&format!("{scope}/providers/Microsoft.Authorization/roleAssignments/a"))
+        };
+        let subscription: SubscriptionId = "s".parse().unwrap();
+        let group = ResourceGroupBody::id(&subscription, "g");
+        let groups = BTreeMap::from([("g".to_owned(), group.clone())]);
+        let network = format!("{group}/providers/Microsoft.Network/virtualNetworks/n");
+        for (writes, scope) in [
+            (vec![role(VAULT)], VAULT),
+            (
+                vec![role("/subscriptions/dns/resourceGroups/z")],
+                "/subscriptions/dns/resourceGroups/z",
+            ),
+            (vec![role("/subscriptions/s")], "/subscriptions/s"),
+            // The plan creates the network, so only the scope of the group exists.
+            (vec![role(&network), created(&network)], group.as_str()),
+        ] {
+            let writes: Vec<_> = writes.iter().collect();
+            let action = "Microsoft.Authorization/roleAssignments/write";
+            let expected = RequiredAction::new(&scope.parse().unwrap(), action);
+            let required = required_actions(&subscription, &writes, &groups);
+            assert!(required.contains(&expected), "{scope}: {required:?}");
+        }
+    }
 }

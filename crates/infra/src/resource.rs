@@ -34,17 +34,17 @@ impl ResourceKey {
         &self.0
     }
 
-    /// Whether the resource stays although the configuration does not contain it any more: the role of another
-    /// identity that ran the command, and the role at an earlier encryption key, which clusters may still use.
-    pub(crate) fn stays_when_superseded(&self) -> bool {
-        // Keys of earlier versions end here.
-        let is_role = |role: &str| {
+    /// The kind of a role of which several stay side by side: that of each identity that ran the command, and that
+    /// at each encryption key, because clusters may still use an earlier one. `None` for another resource.
+    pub(crate) fn lasting_role(&self) -> Option<&'static str> {
+        // Keys of earlier versions end with the kind.
+        let is_role = |role: &&str| {
             let rest = self.0.strip_prefix(role);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         [ADMINISTRATOR_ROLE, UPLOADER_ROLE, ENVIRONMENT_KEY_ROLE, CLUSTER_KEY_ROLE]
             .into_iter()
-            .any(is_role)
+            .find(is_role)
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
             (ResourceKey::new("role/kms/vnet"), false),
             (ResourceKey::of_role("role/secret-reader", &principal), false),
         ] {
-            assert_eq!(key.stays_when_superseded(), expected, "{key}");
+            assert_eq!(key.lasting_role().is_some(), expected, "{key}");
         }
     }
 }

@@ -7,7 +7,8 @@ use lanyard_desired::hosted_cluster::key_rotation::{
 };
 use lanyard_desired::{
     HostedClusterPlatform, HostedClusterValidationError, ProblemSeverity, ValidatedHostedCluster,
-    ValidatedWithLints, ValidationProblem, ValidationProblems, report_misspelled_fields, validate,
+    ValidatedWithLints, ValidationProblem, ValidationProblems, report_misspelled_fields,
+    report_misspelled_missing_fields, validate,
 };
 use serde_json::Value;
 
@@ -30,7 +31,11 @@ pub(crate) enum ClusterClassification {
     /// A managed Azure cluster that is invalid: the operator reports it and leaves all objects unchanged.
     Invalid(ValidationProblems),
     /// A managed Azure cluster that is valid as soon as the operator has generated its ids.
-    LacksIds(MissingIds),
+    LacksIds {
+        missing: MissingIds,
+        /// As [`ValidCluster::problems`].
+        problems: ValidationProblems,
+    },
     /// A valid managed Azure cluster.
     Valid(Box<ValidCluster>),
 }
@@ -84,6 +89,10 @@ pub(crate) fn classify_cluster(
         && pause == ClusterPause::None
         && !observed.cluster.is_deleting;
     let missing_ids = MissingIds::of(&wire).filter(|_| generates_ids);
+    // A generated id can never be changed: a misspelled one must not be replaced by it.
+    let misspelled_ids = missing_ids
+        .map(|missing| report_misspelled_missing_fields(&wire, &missing.fields()))
+        .unwrap_or_default();
     if let Some(missing) = missing_ids {
         missing.fill(&mut wire, observed.key.name(), &mut PlaceholderSource);
     }
@@ -94,7 +103,10 @@ pub(crate) fn classify_cluster(
             return classify_other_kind(observed, kind);
         }
         Err(HostedClusterValidationError::Invalid(problems)) => {
-            return ClusterClassification::Invalid(report_misspelled_fields(&wire, problems));
+            // The ids are filled in, so their misspelled fields are reported only once.
+            let problems = report_misspelled_fields(&wire, problems);
+            let problems = misspelled_ids.into_iter().chain(problems).collect();
+            return ClusterClassification::Invalid(problems);
         }
         Err(error) => {
             return invalid_cluster("", &error.to_string(), "check the version of this program");
@@ -118,17 +130,22 @@ pub(crate) fn classify_cluster(
     if observed.namespace_owner == NamespaceOwner::Foreign {
         return namespace_not_marked(observed);
     }
-    if let Some(missing) = missing_ids {
-        return ClusterClassification::LacksIds(missing);
-    }
-    let problems = object_errors
+    let is_misspelled = misspelled_ids.has_errors();
+    let problems = misspelled_ids
         .into_iter()
+        .chain(object_errors)
         .chain(report_misspelled_fields(&wire, lints))
         .chain(lint_key_rotation(&wire))
         .chain(lint_private_router(observed, &cluster, &wire))
         .chain(lint_api_server(settings, &cluster))
         .chain(lint_finalizer(observed, settings.role));
     let problems = problems.collect();
+    if is_misspelled {
+        return ClusterClassification::Invalid(problems);
+    }
+    if let Some(missing) = missing_ids {
+        return ClusterClassification::LacksIds { missing, problems };
+    }
     let data_encryption =
         keeps_key_record(settings, &cluster).then(|| data_encryption(&cluster, &wire)).flatten();
     let valid = ValidCluster { wire, cluster, problems, data_encryption, pause };
@@ -201,11 +218,10 @@ fn namespace_not_marked(observed: &ObservedCluster) -> ClusterClassification {
     let (namespace, key) = (&observed.namespace, &observed.key);
     let message = format!(
         "the control plane needs the namespace `{namespace}`, which exists without the marks of \
-         this cluster: the operator does not write to it; next: give the HostedCluster another name, or \
-         hand the namespace over"
+         this cluster: the operator does not write to it"
     );
     let hint = format!(
-        "hand the namespace over with the label \
+        "give the HostedCluster another name, or hand the namespace over with the label \
          `{}=true` and the annotation `{}={key}`; the operator does not delete it with the cluster",
         HostedControlPlane::CONTROL_PLANE_LABEL,
         HostedCluster::CLUSTER_ANNOTATION
@@ -374,8 +390,17 @@ mod tests {
         };
         let all = |observed| classify(observed, OperatorRole::All);
         let plain = without_ids(|_| {});
-        let ClusterClassification::LacksIds(missing) = all(&plain) else { panic!("not generated") };
+        let ClusterClassification::LacksIds { missing, problems } = all(&plain) else {
+            panic!("not generated")
+        };
         assert_eq!(missing.fields(), ["spec.infraID", "spec.clusterID"]);
+        assert!(problems.is_empty(), "{problems}");
+        let misspelled_field =
+            without_ids(|wire| wire["spec"]["controlPlaneRelase"] = json!({"image": "x"}));
+        let ClusterClassification::LacksIds { problems, .. } = all(&misspelled_field) else {
+            panic!("not generated")
+        };
+        assert!(problems.iter().any(|it| it.field == "spec.controlPlaneRelase"), "{problems}");
         let identity_only = classify(&plain, OperatorRole::IdentityOnly);
         assert!(matches!(identity_only, ClusterClassification::Invalid(_)), "{identity_only:?}");
         let paused = without_ids(|wire| wire["spec"]["pausedUntil"] = json!("true"));
@@ -386,6 +411,32 @@ mod tests {
         let mut deleting = without_ids(|_| {});
         deleting.cluster.is_deleting = true;
         assert!(matches!(all(&deleting), ClusterClassification::Invalid(_)));
+    }
+
+    #[test]
+    fn no_id_is_generated_if_a_missing_one_is_misspelled() {
+        let cases = [("infraID", "infraId", "mine"), ("clusterID", "clusterId", "mine")];
+        for (id, misspelled, value) in cases {
+            for issuer in ["https://issuer.example.com", "x"] {
+                let observed = ObservedCluster::from_example(|wire| {
+                    let spec = wire["spec"].as_object_mut().unwrap();
+                    spec.remove("infraID");
+                    spec.remove("clusterID");
+                    spec.insert(misspelled.to_owned(), json!(value));
+                    spec.insert("issuerURL".to_owned(), json!(issuer));
+                });
+                let classification = classify_cluster(&observed, &OperatorSettings::default());
+                let ClusterClassification::Invalid(problems) = classification else {
+                    panic!("{classification:?}")
+                };
+                let field = format!("spec.{misspelled}");
+                let found: Vec<_> = problems.iter().filter(|it| it.field == field).collect();
+                assert_eq!(found.len(), 1, "{problems:?}");
+                assert_eq!(found[0].severity, ProblemSeverity::Error);
+                let hint = format!("write `{id}` instead of `{misspelled}`");
+                assert_eq!(found[0].hint.as_ref(), Some(&hint));
+            }
+        }
     }
 
     fn parse_timestamp(text: &str) -> Timestamp {

@@ -37,7 +37,7 @@ pub(crate) async fn reconcile_deletion(
 ) -> Result<Requeue, ReconcileError> {
     let inputs = match classification {
         // No ids are generated for a cluster that is being deleted.
-        ClusterClassification::OtherKind(_) | ClusterClassification::LacksIds(_) => {
+        ClusterClassification::OtherKind(_) | ClusterClassification::LacksIds { .. } => {
             return Ok(Requeue::OnChange);
         }
         ClusterClassification::Invalid(problems) => StatusInputs::of_invalid(problems),

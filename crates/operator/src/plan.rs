@@ -9,7 +9,7 @@ use lanyard_desired::ObjectChange;
 use lanyard_desired::diff::format_plan;
 use lanyard_desired::hosted_cluster::key_rotation::KeyRotationStep;
 use lanyard_desired::objects::ControlPlaneOwner;
-use lanyard_desired::{ObjectKey, ProblemSeverity, ValidationProblems};
+use lanyard_desired::{ObjectKey, ProblemSeverity, ValidationProblem, ValidationProblems};
 use tokio::task::JoinSet;
 
 use crate::apply::ObjectApplier;
@@ -75,10 +75,9 @@ impl Operator {
             }
             _ if observed.cluster.is_deleting => plan_deletion(&observed, role),
             ClusterClassification::Invalid(problems) => {
-                let lines = problems.iter().map(|problem| format!("invalid: {problem}\n"));
-                ClusterPlan::incomplete(key, lines.collect())
+                ClusterPlan::incomplete(key, problems.iter().map(problem_line).collect())
             }
-            ClusterClassification::LacksIds(missing) => {
+            ClusterClassification::LacksIds { missing, .. } => {
                 let fields = missing.fields().join(" and ");
                 ClusterPlan::with_changes(key, format!("generate first: {fields}\n"))
             }
@@ -99,20 +98,28 @@ impl Operator {
         valid: &ValidCluster,
     ) -> Option<ClusterPlan> {
         let (context, key) = (&self.context, &observed.key);
-        if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
-            let text = comparison_failure(error, error.hint());
-            return Some(ClusterPlan::incomplete(key, text));
-        }
         let is_paused = valid.pause != ClusterPause::None;
         let paused = if is_paused { "paused: the operator writes no objects\n" } else { "" };
+        let skipped = observed.unavailable_kinds.iter();
+        let skipped = skipped.map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint()));
+        let skipped: String = skipped.collect();
+        if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
+            let failure = comparison_failure(error, error.hint());
+            return Some(ClusterPlan::incomplete(key, format!("{paused}{skipped}{failure}")));
+        }
         let finalizer = if is_paused || finalizer::has_finalizer(observed) {
             String::new()
         } else {
             format!("add the finalizer `{FINALIZER}`\n")
         };
-        let next_step = encryption_key::next_key_step(context, observed, valid).await;
+        let next_step = if is_paused {
+            Ok(KeyRotationStep::Unchanged)
+        } else {
+            encryption_key::next_key_step(context, observed, valid).await
+        };
         if let Ok(KeyRotationStep::WouldLoseKey(problem)) = &next_step {
-            let text = format!("invalid: {problem}\n{finalizer}");
+            let invalid = problem_line(problem);
+            let text = format!("{paused}{skipped}{invalid}{finalizer}");
             let has_changes = !finalizer.is_empty();
             return Some(ClusterPlan { has_changes, ..ClusterPlan::incomplete(key, text) });
         }
@@ -137,9 +144,6 @@ impl Operator {
             })
         });
         let promotion = promotion.unwrap_or_default();
-        let skipped = observed.unavailable_kinds.iter();
-        let skipped = skipped.map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint()));
-        let skipped: String = skipped.collect();
         let unread = comparison.errors.iter().map(|it| comparison_failure(it, it.hint()));
         let unread: String = unread.chain([record.failure, promotion.failure]).collect();
         let unrendered = unrendered_lines(&valid.problems, &comparison.unrendered);
@@ -240,7 +244,7 @@ async fn next_promotion(
 /// The values that single objects need and that cannot be used, and these objects.
 fn unrendered_lines(problems: &ValidationProblems, unrendered: &BTreeSet<ObjectKey>) -> String {
     let errors = problems.iter().filter(|it| it.severity == ProblemSeverity::Error);
-    let errors = errors.map(|problem| format!("invalid: {problem}\n"));
+    let errors = errors.map(problem_line);
     errors.chain(unrendered.iter().map(|key| format!("leave {key} as it is\n"))).collect()
 }
 
@@ -250,6 +254,15 @@ async fn format_with_live_values(applier: ObjectApplier<'_>, changes: &[ObjectCh
     let changed = changed.map(|it| it.key().clone()).collect();
     let live = fetch_objects(applier.api, applier.stores, changed).await.objects;
     format_plan(changes, &live)
+}
+
+/// The line of a problem of the HostedCluster, with the suggested fix.
+fn problem_line(problem: &ValidationProblem) -> String {
+    let label = match problem.severity {
+        ProblemSeverity::Error => "invalid",
+        ProblemSeverity::Lint => "lint",
+    };
+    format!("{label}: {}\n", problem.line_with_hint())
 }
 
 fn comparison_failure(error: &impl fmt::Display, hint: &str) -> String {

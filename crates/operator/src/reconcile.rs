@@ -46,8 +46,8 @@ pub(crate) async fn reconcile(
     }
     match &classification {
         ClusterClassification::OtherKind(_) => Ok(Requeue::OnChange),
-        ClusterClassification::LacksIds(missing) => {
-            generate_ids(context, &observed, *missing, fencing_token).await
+        ClusterClassification::LacksIds { missing, problems } => {
+            generate_ids(context, &observed, *missing, problems, fencing_token).await
         }
         ClusterClassification::Invalid(problems) => {
             report_invalid_cluster(context, &observed, problems, fencing_token).await
@@ -58,22 +58,28 @@ pub(crate) async fn reconcile(
     }
 }
 
-/// Writes the ids that the cluster lacks. Reports a write that fails until an administrator acts: without its
-/// ids, the cluster gets no objects.
+/// Writes the ids that the cluster lacks. Reports a write that fails until an administrator acts, with the
+/// other problems of the cluster: without its ids, the cluster gets no objects.
 async fn generate_ids(
     context: &ReconcileContext,
     observed: &ObservedCluster,
     missing: MissingIds,
+    problems: &ValidationProblems,
     fencing_token: &FencingToken,
 ) -> Result<Requeue, ReconcileError> {
     let written = cluster_ids::write_missing_ids(context, observed, missing, fencing_token).await;
-    if let Err(FencedWriteError::Api(error)) = &written
+    let reported = if let Err(FencedWriteError::Api(error)) = &written
         && retry_class(error) == ReconcileRetryClass::Denied
     {
-        let problems: ValidationProblems = missing.write_failures(error).collect();
-        report_invalid_cluster(context, observed, &problems, fencing_token).await?;
-    }
+        let problems: ValidationProblems =
+            missing.write_failures(error).chain(problems.iter().cloned()).collect();
+        report_invalid_cluster(context, observed, &problems, fencing_token).await.map(drop)
+    } else {
+        Ok(())
+    };
+    // An error of the report must not hide that of the write.
     written?;
+    reported?;
     Ok(Requeue::OnChange)
 }
 

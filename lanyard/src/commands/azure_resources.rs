@@ -11,6 +11,7 @@ pub(in crate::commands) mod roll_back;
 pub(in crate::commands) mod shared_stack;
 pub(in crate::commands) mod target_journal;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ use lanyard_azure::AzureCallError;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     ClusterIdentifiers, FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding,
-    RecordedState, ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, check_names,
-    check_plan, find_unrecorded_resources, wait_for_interrupted_writes,
+    RecordedState, ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, api_version_of,
+    check_names, check_plan, find_unrecorded_resources, wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
 
@@ -129,16 +130,21 @@ pub(in crate::commands) async fn make_plan(
     live_check: LiveCheck<'_>,
 ) -> Result<CheckedPlan, CommandError> {
     let live = read_live(target).await?;
+    let recorded = &without_gone_resources(target, &live, recorded).await?;
     let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
     // The resources of a further run are not obsolete.
     let keeps_others = target.keeps_superseded || !target.is_complete;
     let plan = if keeps_others { plan.without_deletions() } else { plan };
     let mut findings = live_check(&live);
     let account = target.account;
+    let renamed = plan.problems().filter_map(|(_, problem)| problem.recorded_id());
+    let renamed: Vec<_> = renamed.cloned().collect();
     let removals = plan.removals(recorded);
     let unrecorded =
         find_unrecorded_resources(&account.arm, &removals, recorded, &target.identifiers).await;
-    findings.extend(unrecorded.map_err(|error| preflight_error(&error))?.iter().map(|id| {
+    let mut unrecorded = unrecorded.map_err(|error| preflight_error(&error))?;
+    unrecorded.retain(|id| !renamed.contains(id));
+    findings.extend(unrecorded.iter().map(|id| {
         PreflightFinding::error(
             "resource groups",
             format!("the plan deletes the resource group of `{id}`, and not this resource"),
@@ -148,6 +154,29 @@ pub(in crate::commands) async fn make_plan(
     let checked = check_plan(&account.arm, &account.subscription, &plan, &target.graph).await;
     findings.extend(checked.map_err(|error| preflight_error(&error))?);
     Ok(CheckedPlan { plan, live, findings })
+}
+
+/// What the journal records, without the resources that have another id now and that do not exist any more, or never
+/// did. For ccoctl, without all that have another id: its removal finds resources by their tags.
+async fn without_gone_resources(
+    target: &StackTarget<'_>,
+    live: &LiveState,
+    recorded: &RecordedState,
+) -> Result<RecordedState, CommandError> {
+    let plan = Plan::new(&target.graph, live, recorded, &target.tags);
+    let mut gone = BTreeSet::new();
+    for (key, problem) in plan.problems() {
+        let Some(id) = problem.recorded_id() else { continue };
+        if target.keeps_superseded {
+            gone.insert(key.clone());
+            continue;
+        }
+        let found = target.account.arm.fetch_optional(id.as_str(), api_version_of(id)).await;
+        if found.map_err(|error| preflight_error(&error))?.is_none() {
+            gone.insert(key.clone());
+        }
+    }
+    Ok(recorded.without(&gone))
 }
 
 fn preflight_error(error: &AzureCallError) -> CommandError {

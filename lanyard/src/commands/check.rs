@@ -64,7 +64,7 @@ pub(crate) struct Args {
     account: AccountArgs,
 }
 
-/// What no run of this command checks.
+/// Permissions that this command never checks.
 const NOT_CHECKED: [&str; 5] = [
     "data actions of a journal in a container",
     "access policies of a vault",

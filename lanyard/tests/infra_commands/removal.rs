@@ -1,4 +1,4 @@
-//! What the commands that remove stacks leave: groups that other stacks use, locked resources and deleted vaults.
+//! Tests of removal: shared groups, locks, deleted vaults.
 
 use reqwest::Method;
 use serde_json::json;
@@ -166,10 +166,45 @@ fn deleted_vault_keeps_its_name_until_it_is_purged() {
 
     // A new vault has the name, and is deleted and purged in one run.
     workspace.succeed_json(&vault("create"));
+    let (code, error) = workspace.run(&[&purge[..], &["--dry-run"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    assert_contains(&error, &["would be purged, unless it has purge protection"]);
     let (code, error) = workspace.run(&purge);
     assert_eq!(code, Some(0), "{error}");
     assert_contains(&error, &["The deleted vault `harbour-dev` is purged"]);
     workspace.succeed_json(&vault("create"));
+}
+
+#[test]
+fn deleted_vault_that_lanyard_did_not_create_is_not_purged() {
+    let workspace = InfraWorkspace::start();
+    let group = "/resourceGroups/other";
+    let location = json!({ "location": "eastus" });
+    let path = format!("{group}?api-version=2021-04-01");
+    workspace.resource_request(Method::PUT, &path, Some(location));
+    let path =
+        format!("{group}/providers/Microsoft.KeyVault/vaults/harbour-dev?api-version=2023-07-01");
+    let body = json!({ "location": "eastus", "properties": {
+        "tenantId": workspace.variable("AZURE_TENANT_ID"),
+        "sku": { "family": "A", "name": "standard" },
+        "enableRbacAuthorization": true,
+    } });
+    workspace.resource_request(Method::PUT, &path, Some(body));
+    workspace.resource_request(Method::DELETE, &path, None);
+
+    let (code, error) = workspace.run(&vault("create"));
+    assert_eq!(code, Some(1), "{error}");
+    let purge = "`az keyvault purge --name harbour-dev`";
+    let own = "`lanyard destroy keyvault azure --name harbour-dev --purge`";
+    assert_contains(&error, &["a deleted vault has the name `harbour-dev`", own, purge]);
+    let position = workspace.request_count();
+    for flags in [&["--purge"][..], &["--purge", "--dry-run"]] {
+        let (code, error) = workspace.run(&[&vault("destroy")[..], flags].concat());
+        assert_eq!(code, Some(2), "{error}");
+        let reason = "lanyard did not create the deleted vault `harbour-dev`";
+        assert_contains(&error, &[reason, purge]);
+    }
+    assert_eq!(workspace.writes_since(position), Vec::<String>::new());
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) enum JobGroup {
     SeparateBuild,
     /// Suites without a node. They run programs that are already built.
     Suites,
-    /// Suites with a node. Only one can run at a time.
+    /// Suites with a node, of which only one can run at a time, and the installation of their tools.
     NodeSuites,
 }
 

@@ -34,14 +34,22 @@ pub(super) fn find_missing_tests(root: &Path) -> Result<Vec<String>, TaskError> 
 }
 
 fn missing_tests(page: &str, read: impl Fn(&str) -> String) -> Vec<String> {
-    let tests = named_tests(page);
-    if tests.is_empty() {
+    let rows: Vec<_> = table_rows(page).collect();
+    if rows.is_empty() {
         return vec![format!("{PAGE}: no tests are named below `{HEADING}`")];
     }
-    let missing = tests.iter().filter(|test| !has_test(&read(test.file), test.name));
-    missing
-        .map(|test| format!("{PAGE}:{}: `{}` has no test `{}`", test.line, test.file, test.name))
-        .collect()
+    let mut findings = Vec::new();
+    for (line, row) in rows {
+        let tests = tests_in_row(line, row);
+        if tests.is_empty() {
+            findings.push(format!("{PAGE}:{line}: the row names no test"));
+        }
+        let missing = tests.iter().filter(|test| !has_test(&read(test.file), test.name));
+        findings.extend(missing.map(|test| {
+            format!("{PAGE}:{}: `{}` has no test `{}`", test.line, test.file, test.name)
+        }));
+    }
+    findings
 }
 
 /// Whether a function, or a trial of a conformance suite, has this name.
@@ -49,15 +57,26 @@ fn has_test(code: &str, name: &str) -> bool {
     code.contains(&format!("fn {name}(")) || code.contains(&format!("\"{name}\""))
 }
 
-fn named_tests(page: &str) -> Vec<NamedTest<'_>> {
+/// The rows of the section's tables without their headers, each with its line.
+fn table_rows(page: &str) -> impl Iterator<Item = (usize, &str)> {
     let section = page.lines().enumerate().skip_while(|(_, line)| *line != HEADING).skip(1);
     let section = section.take_while(|(_, line)| !line.starts_with("## "));
-    let rows = section.filter(|(_, line)| line.starts_with('|'));
-    rows.flat_map(|(index, row)| tests_in_row(index + 1, row)).collect()
+    let mut is_header = true;
+    section.filter_map(move |(index, line)| {
+        if !line.starts_with('|') {
+            is_header = true;
+            return None;
+        }
+        let is_separator = line.starts_with("|--");
+        let is_row = !is_header && !is_separator;
+        is_header &= !is_separator;
+        is_row.then_some((index + 1, line))
+    })
 }
 
 fn tests_in_row(line: usize, row: &str) -> Vec<NamedTest<'_>> {
-    let cell = row.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default();
+    let cells = row.trim_end().trim_end_matches('|');
+    let cell = cells.rsplit('|').next().unwrap_or_default();
     let mut tests = Vec::new();
     for part in cell.split(';') {
         let (names, file) = part.rsplit_once(" in `").unwrap_or((part, ""));
@@ -87,12 +106,13 @@ mod tests {
         let row = "| `x` | `works`, `suite::works` in `one.rs`; `fails` in `two.rs` |";
         assert_eq!(missing(&format!("{header}{row}")), Vec::<String>::new());
         for (tests, expected) in [
-            ("`works` in `two.rs`", "5: `two.rs` has no test `works`"),
-            ("`work` in `one.rs`", "5: `one.rs` has no test `work`"),
-            ("`works` in `three.rs`", "5: `three.rs` has no test `works`"),
-            ("`works`", "5: `` has no test `works`"),
+            ("`works` in `two.rs`", "7: `two.rs` has no test `works`"),
+            ("`work` in `one.rs`", "7: `one.rs` has no test `work`"),
+            ("`works` in `three.rs`", "7: `three.rs` has no test `works`"),
+            ("`works`", "7: `` has no test `works`"),
+            ("", "7: the row names no test"),
         ] {
-            let found = missing(&format!("| `x` | {tests} |"));
+            let found = missing(&format!("{header}| `x` | {tests} |"));
             assert_eq!(found, [format!("{PAGE}:{expected}")], "{tests}");
         }
         assert_eq!(missing("No table.").len(), 1);

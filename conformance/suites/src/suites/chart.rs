@@ -300,7 +300,7 @@ impl ChartSuiteFixture {
     /// CRDs since 1.25.
     fn expect_old_server_refused(&self) -> Result<(), Failed> {
         for (version, value, named) in [
-            ("1.29.9", "rbac.admissionPolicies=true", "set rbac.admissionPolicies=false"),
+            ("1.29.9", "rbac.admissionPolicies=true", "so obtain cluster-admin"),
             ("1.25.0", "rbac.admissionPolicies=true", "set rbac.admissionPolicies=false"),
             ("1.24.17", "rbac.admissionPolicies=false", ">=1.25.0-0"),
         ] {

@@ -33,7 +33,7 @@ mod schema;
 mod tests;
 mod update;
 
-pub use misspelled_fields::report_misspelled_fields;
+pub use misspelled_fields::{report_misspelled_fields, report_misspelled_missing_fields};
 pub use platform::{HostedClusterPlatform, HostedClusterValidationError};
 pub use schema::validate_schema;
 pub use update::validate_update;

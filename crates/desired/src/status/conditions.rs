@@ -16,7 +16,7 @@ use super::{
 };
 use crate::forecast::{RenewalState, forecast_identity_renewal};
 use crate::hosted_cluster::key_rotation::{DATA_ENCRYPTION_UP_TO_DATE, DataEncryption};
-use crate::problem::ProblemSeverity;
+use crate::problem::{ProblemSeverity, ValidationProblem};
 use crate::report_text::{single_line, single_line_with_scope, valid_reason_or};
 
 /// Condition: every identity works.
@@ -101,7 +101,8 @@ fn valid_identities(
     identities: &[IdentityStatus],
 ) -> ConditionContent {
     if let ClusterValidation::Invalid(problems) = inputs.cluster {
-        let message = format!("the HostedCluster cannot be used: {problems}");
+        let errors = problems.iter().filter(|it| it.severity == ProblemSeverity::Error);
+        let message = format!("the HostedCluster cannot be used: {}", join_problems(errors));
         return ConditionContent::new(CONDITION_FALSE, "InvalidHostedCluster", message);
     }
     let of = |ready: &'static str| identities.iter().filter(move |it| it.ready == ready);
@@ -343,19 +344,18 @@ fn advised_configuration(inputs: &IdentityStatusInputs<'_>) -> ConditionContent 
     let errors = problems.iter().filter(|it| with_errors && it.severity == ProblemSeverity::Error);
     let lints = problems.iter().filter(|it| it.severity == ProblemSeverity::Lint);
     let reason = if errors.clone().next().is_some() { "ObjectsNotRendered" } else { "Linted" };
-    let lines: Vec<_> = errors
-        .chain(lints)
-        .map(|lint| match &lint.hint {
-            Some(hint) => format!("{lint}; next: {hint}"),
-            None => lint.to_string(),
-        })
-        .collect();
-    if lines.is_empty() {
+    let message = join_problems(errors.chain(lints));
+    if message.is_empty() {
         return ConditionContent::as_expected();
     }
-    // Lints have a higher limit, because the suggested fix is at the end of a line.
-    let lines: Vec<_> = lines.iter().map(|line| single_line(line, MAX_LINT_BYTES)).collect();
-    ConditionContent::new(CONDITION_FALSE, reason, lines.join(" | "))
+    ConditionContent::new(CONDITION_FALSE, reason, message)
+}
+
+/// Joins problems and their suggested fixes into one text. Each line has a higher limit than the
+/// lines of several identities, because the suggested fix is at its end.
+fn join_problems<'a>(problems: impl Iterator<Item = &'a ValidationProblem>) -> String {
+    let lines = problems.map(|it| single_line(&it.line_with_hint(), MAX_PROBLEM_BYTES));
+    lines.collect::<Vec<_>>().join(LINE_SEPARATOR)
 }
 
 const AS_EXPECTED_MESSAGE: &str = "All is well";
@@ -367,6 +367,6 @@ const LINE_SEPARATOR: &str = " | ";
 const MIN_LINE_BYTES: usize = 300;
 /// As the message of an identity.
 const MAX_LINE_BYTES: usize = MAX_MESSAGE_BYTES;
-const MAX_LINT_BYTES: usize = 800;
+const MAX_PROBLEM_BYTES: usize = 800;
 /// The share of each of nine identities holds the longest scope of a secret in a vault.
 const MAX_CONDITION_MESSAGE_BYTES: usize = 4_096;

@@ -1,6 +1,6 @@
 //! The state of a cluster's resources according to the journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_azure::PendingOperation;
 use lanyard_vocabulary::ArmResourceId;
@@ -32,7 +32,7 @@ pub struct RecordedResource {
 }
 
 impl RecordedResource {
-    /// Whether this resource of lanyard would get another id: by the configuration, its name or its place changed.
+    /// Whether the configuration gives this resource of lanyard another id than the journal records.
     ///
     /// Azure identifies role assignments and federated credentials by their content, so their names may differ.
     pub(crate) fn is_renamed(&self, resource: &DesiredResource) -> bool {
@@ -71,6 +71,25 @@ impl RecordedState {
     /// The resource with this key.
     pub fn get(&self, key: &ResourceKey) -> Option<&RecordedResource> {
         self.resources.get(key)
+    }
+
+    /// Whether one of the records says that the resource with this id belongs to lanyard.
+    pub(crate) fn owns(&self, id: &ArmResourceId) -> bool {
+        self.resources.values().any(|record| record.id == *id && record.ownership.is_ours())
+    }
+
+    /// The state without these resources.
+    #[must_use]
+    pub fn without(&self, keys: &BTreeSet<ResourceKey>) -> Self {
+        let mut state = self.clone();
+        state.resources.retain(|key, _| !keys.contains(key));
+        state
+    }
+
+    /// A state with these resources.
+    #[cfg(test)]
+    pub(crate) fn of(resources: impl IntoIterator<Item = (ResourceKey, RecordedResource)>) -> Self {
+        Self { resources: resources.into_iter().collect(), unfinished: BTreeMap::new() }
     }
 
     /// The run of a stack that has not ended successfully.

@@ -370,6 +370,15 @@ async fn plan_shows_key_record_and_key_loss() {
     fixture.run_until_idle().await;
     let (plan, is_good) = fixture.plan_all().await.remove(0);
     assert!(!is_good && plan.contains("encrypts with another key than"), "{plan}");
+    assert!(plan.contains("; next: restore the key, or set it as `backupKey`"), "{plan}");
+    // The operator records no key of a paused cluster.
+    fixture.server.change_externally((HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)), |it| {
+        it["spec"]["pausedUntil"] = json!("true");
+    });
+    fixture.run_until_idle().await;
+    let (plan, is_good) = fixture.plan_all().await.remove(0);
+    assert!(is_good && plan.contains("\n  paused: "), "{plan}");
+    assert!(!plan.contains("encrypts with another key than"), "{plan}");
 }
 
 #[tokio::test]

@@ -45,7 +45,28 @@ async fn plan_adds_missing_finalizer_unless_cluster_is_paused() {
     })
     .await;
     assert!(!plan.has_changes && plan.is_applicable, "{text}");
-    assert!(text.contains("paused: ") && !text.contains(FINALIZER), "{text}");
+    assert!(text.contains("\n  paused: ") && !text.contains(FINALIZER), "{text}");
+    assert!(!text.contains("record first"), "{text}");
+}
+
+#[tokio::test]
+async fn plan_of_a_paused_cluster_is_incomplete_if_its_namespace_cannot_be_read() {
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        let mut cluster = hosted_cluster(0);
+        cluster["spec"]["pausedUntil"] = json!("true");
+        server.put_externally(HOSTED_CLUSTERS, cluster);
+        server.inject(|request| {
+            let path = &request.path;
+            let is_namespace_read = path.collection == "namespaces" && path.name_filter.is_some();
+            is_namespace_read.then(|| InjectedResponse::error_status(403, "Forbidden"))
+        });
+    });
+    fixture.advance(SECOND).await;
+    let plan = fixture.plans().await.remove(0);
+    let text = plan.to_string();
+    assert!(!plan.has_changes && !plan.is_applicable, "{text}");
+    assert!(text.contains("\n  paused: "), "{text}");
+    assert!(text.contains("\n  could not compare the objects: "), "{text}");
 }
 
 #[tokio::test]

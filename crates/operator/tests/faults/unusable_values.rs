@@ -130,6 +130,7 @@ async fn rejected_write_of_generated_ids_is_reported() {
     let fixture = OperatorFixture::start(OperatorRole::All, |server| {
         let mut cluster = hosted_cluster(0);
         cluster["spec"].as_object_mut().unwrap().remove("infraID");
+        cluster["spec"]["controlPlaneRelase"] = json!({"image": "example.com/release:1"});
         server.put_externally(HOSTED_CLUSTERS, cluster);
         server.inject(move |request| {
             is_id_write(request).then(|| InjectedResponse::error_status(403, "Forbidden"))
@@ -138,16 +139,69 @@ async fn rejected_write_of_generated_ids_is_reported() {
     fixture.advance(10 * SECOND).await;
     let (reason, message) = condition(&fixture, "ValidAzureIdentities");
     assert_eq!(reason, "InvalidHostedCluster");
-    for part in ["spec.infraID", "cannot generate it: could not set spec.infraID", "HTTP 403"] {
+    for part in [
+        "spec.infraID",
+        "cannot generate it: could not set spec.infraID",
+        "HTTP 403",
+        "; next: set `spec.infraID` yourself, or: ",
+    ] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(!message.contains("clusterID"), "{message}");
+    assert!(!message.contains("clusterID") && !message.contains("Relase"), "{message}");
+    let (reason, message) = condition(&fixture, "AdvisedConfiguration");
+    assert_eq!(reason, "Linted");
+    assert!(message.contains("spec.controlPlaneRelase: unknown field"), "{message}");
     assert!(fixture.server.count_requests(is_id_write) <= 2, "the write is not repeated at once");
 
     fixture.server.clear_injection();
     let is_applied = || is_fully_applied(&fixture.server, 0);
     fixture.advance_until("the objects exist", 10 * MINUTE, is_applied).await;
     assert_ne!(condition(&fixture, "ValidAzureIdentities").0, "InvalidHostedCluster");
+}
+
+#[tokio::test]
+async fn misspelled_id_is_reported_and_not_generated() {
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        let mut cluster = hosted_cluster(0);
+        let spec = cluster["spec"].as_object_mut().unwrap();
+        let infra_id = spec.remove("infraID").unwrap();
+        spec.insert("infraId".to_owned(), infra_id);
+        server.put_externally(HOSTED_CLUSTERS, cluster);
+    });
+    fixture.advance(10 * SECOND).await;
+    let (reason, message) = condition(&fixture, "ValidAzureIdentities");
+    assert_eq!(reason, "InvalidHostedCluster");
+    assert!(message.contains("; next: write `infraID` instead of `infraId`"), "{message}");
+    let cluster = fixture.server.object(HOSTED_CLUSTERS, NAMESPACE, &cluster_name(0)).unwrap();
+    assert!(cluster["spec"]["infraID"].is_null(), "{}", cluster["spec"]);
+    let (plan, is_good) = fixture.plan_all().await.remove(0);
+    assert!(!is_good && plan.contains("\n  invalid: spec.infraId: "), "{plan}");
+    assert!(!plan.contains("generate first"), "{plan}");
+}
+
+#[tokio::test]
+async fn errors_of_invalid_cluster_have_hints_and_its_lints_are_separate() {
+    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+        let mut cluster = hosted_cluster(0);
+        let platform = cluster["spec"]["platform"].as_object_mut().unwrap();
+        let azure = platform.remove("azure").unwrap();
+        platform.insert("Azure".to_owned(), azure);
+        cluster["spec"]["controlPlaneRelase"] = json!({"image": "example.com/release:1"});
+        server.put_externally(HOSTED_CLUSTERS, cluster);
+    });
+    fixture.advance(10 * SECOND).await;
+    let error = "spec.platform.azure: Required value; next: write `azure` instead of `Azure`";
+    let lint = "spec.controlPlaneRelase: unknown field, which has no effect; next: write \
+                `controlPlaneRelease` instead of `controlPlaneRelase`";
+    let (reason, message) = condition(&fixture, "ValidAzureIdentities");
+    assert_eq!(reason, "InvalidHostedCluster");
+    assert!(message.contains(error) && !message.contains(lint), "{message}");
+    let (reason, message) = condition(&fixture, "AdvisedConfiguration");
+    assert_eq!(reason, "Linted");
+    assert!(message.contains(lint) && !message.contains(error), "{message}");
+    let (plan, is_good) = fixture.plan_all().await.remove(0);
+    assert!(!is_good && plan.contains(&format!("\n  invalid: {error}\n")), "{plan}");
+    assert!(plan.contains(&format!("\n  lint: {lint}\n")), "{plan}");
 }
 
 /// HyperShift's schema rejects this change, but the CRD of an older release may accept it.

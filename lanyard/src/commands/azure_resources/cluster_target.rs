@@ -348,7 +348,7 @@ impl RoleInputs<'_> {
         })
     }
 
-    /// The resource group of the public zone, which the user names for the reference's sake.
+    /// The resource group of the public zone. Its name is a parameter for compatibility with HyperShift.
     fn dns_group(&self) -> Result<ArmResourceId, CommandError> {
         let (zone, named) = (self.zone, &self.roles.dns_group);
         let group = zone.resource_group().unwrap_or_default();

@@ -289,9 +289,9 @@ impl StackRemoval {
         self.is_empty
     }
 
-    /// Whether the command planned to remove resources.
-    pub(in crate::commands) const fn has_resources(&self) -> bool {
-        !self.plan.resources.is_empty()
+    /// The ids of the resources that the command removed, or planned to remove.
+    pub(in crate::commands) fn ids(&self) -> impl Iterator<Item = &ArmResourceId> {
+        self.plan.resources.iter().map(|resource| &resource.id)
     }
 
     pub(in crate::commands) fn succeeded(&self) -> bool {
@@ -353,7 +353,7 @@ fn locked_error(locked: &[LockedResource]) -> CommandError {
 fn kept_group_text(group: &KeptGroup) -> String {
     let (name, subscription) = (group.id.name(), group.id.subscription());
     format!(
-        "note: the resource group `{name}` stays, because it contains resources that are not part of this removal:\n{}\nhint: lanyard does not record the group any more, and does not delete it; when nothing needs it, run `az group delete --subscription {subscription} --name {name}`",
+        "note: the resource group `{name}` stays, because it contains resources that are not part of this removal:\n{}\nhint: after the removal, lanyard no longer records the group, and does not delete it; when nothing needs it, run `az group delete --subscription {subscription} --name {name}`",
         id_lines(&group.other_resources)
     )
 }

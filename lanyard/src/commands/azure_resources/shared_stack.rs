@@ -61,6 +61,11 @@ impl<'a> SharedStack<'a> {
         self.stack == ResourceStack::Ccoctl
     }
 
+    /// The tags on the resources that lanyard creates for the stack.
+    pub(in crate::commands) fn ownership_tags(&self) -> Result<OwnershipTags, CommandError> {
+        Ok(self.tags(&self.identifiers()?))
+    }
+
     fn tags(&self, identifiers: &ClusterIdentifiers) -> OwnershipTags {
         let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
         if self.is_ccoctl() { tags.with_ccoctl_owner(CcoctlOwner::new(self.name)) } else { tags }

@@ -21,8 +21,8 @@ pub(super) struct OperatorArgs {
     /// Print the planned changes for every HostedCluster, write nothing, and exit
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// With --dry-run, exit with 1 if a plan shows changes. Plans do not include conditions and
-    /// HostedClusterIdentities
+    /// With --dry-run, exit with 1 also if a plan shows changes; without this flag, only if a plan
+    /// is incomplete. Plans do not include conditions and HostedClusterIdentities
     #[arg(long, requires = "dry_run")]
     pub(super) exit_code: bool,
     /// The kubeconfig file for the Kubernetes API [default: the pod's service account]

@@ -1,7 +1,8 @@
-//! Unknown fields whose names are close to those of fields of the schema: they are probably
+//! Unknown fields of the spec whose names are close to those of fields of the schema: they are probably
 //! misspelled. An API server whose CRD prunes unknown fields drops them without a message; lanyard's
 //! CRD preserves those of `spec`, `spec.platform` and `status`.
 
+use std::fmt;
 use std::sync::LazyLock;
 
 use lanyard_api::HostedCluster;
@@ -13,22 +14,35 @@ use crate::problem::{ProblemSeverity, ValidationProblem, ValidationProblems};
 /// An unknown field, and the field of the schema that it probably means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MisspelledField {
-    /// The path of the object that contains the field; empty for the root.
+    /// The path of the object that contains the field, such as `spec.platform`.
     parent: String,
     name: String,
     nearest_name: String,
 }
 
-/// The schema of a HostedCluster, built once: each reconciliation of the operator needs it.
+/// The path of a value in the spec. Its text is needed only for a misspelled field.
+#[derive(Debug, Clone, Copy)]
+enum ValuePath<'a> {
+    /// `spec` itself.
+    Spec,
+    /// A field of an object.
+    Field(&'a ValuePath<'a>, &'a str),
+    /// An item of a list.
+    Item(&'a ValuePath<'a>, usize),
+}
+
+/// The schema of `spec` of a HostedCluster, built once: each reconciliation of the operator needs it.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut manifests = crd_manifests().into_iter();
     let manifest = manifests.find(|it| it.value["spec"]["names"]["kind"] == HostedCluster::KIND);
-    let schema =
-        manifest.map(|mut it| it.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take());
+    let schema = manifest.map(|mut it| {
+        let schema = &mut it.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        schema["properties"]["spec"].take()
+    });
     schema.unwrap_or_default()
 });
 
-/// Adds the misspelled fields of a HostedCluster to its problems: a required field that is missing
+/// Adds the misspelled fields in the spec of a HostedCluster to its problems: a required field that is missing
 /// because its name is misspelled gets a hint with the name, and every other one is a lint.
 pub fn report_misspelled_fields(
     wire: &HostedCluster,
@@ -46,20 +60,31 @@ pub fn report_misspelled_fields(
     reported.into_iter().collect()
 }
 
+/// Returns an error for each of these missing fields of which the HostedCluster has a misspelled one.
+/// It is for optional fields with a generated value, which would replace the intended value.
+pub fn report_misspelled_missing_fields(
+    wire: &HostedCluster,
+    fields: &[&str],
+) -> ValidationProblems {
+    let misspelled = find_misspelled_fields(wire).into_iter();
+    let causes = misspelled.filter(|it| fields.contains(&it.nearest_path().as_str()));
+    causes.map(|cause| cause.to_missing_field_error()).collect()
+}
+
 /// The message of the API server for a missing field.
 const REQUIRED: &str = "Required value";
 
 fn find_misspelled_fields(wire: &HostedCluster) -> Vec<MisspelledField> {
-    let Ok(object) = serde_json::to_value(wire) else { return Vec::new() };
+    let Ok(spec) = serde_json::to_value(&wire.spec) else { return Vec::new() };
     let mut found = Vec::new();
-    compare_with_schema(&object, &SCHEMA, "", &mut found);
+    compare_with_schema(&spec, &SCHEMA, ValuePath::Spec, &mut found);
     found
 }
 
 fn compare_with_schema(
     value: &Value,
     schema: &Value,
-    path: &str,
+    path: ValuePath<'_>,
     found: &mut Vec<MisspelledField>,
 ) {
     match value {
@@ -68,12 +93,12 @@ fn compare_with_schema(
             for (name, value) in fields {
                 match known.get(name) {
                     Some(schema) if value.is_object() || value.is_array() => {
-                        compare_with_schema(value, schema, &child_path(path, name), found);
+                        compare_with_schema(value, schema, ValuePath::Field(&path, name), found);
                     }
                     Some(_) => {}
                     None => found.extend(nearest_field(name, fields, known).map(|nearest_name| {
                         MisspelledField {
-                            parent: path.to_owned(),
+                            parent: path.to_string(),
                             name: name.clone(),
                             nearest_name: nearest_name.to_owned(),
                         }
@@ -83,7 +108,7 @@ fn compare_with_schema(
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                compare_with_schema(item, &schema["items"], &format!("{path}[{index}]"), found);
+                compare_with_schema(item, &schema["items"], ValuePath::Item(&path, index), found);
             }
         }
         _ => {}
@@ -113,13 +138,23 @@ fn tolerated_distance(known: &str) -> usize {
     (known.len() / 4).min(2)
 }
 
-fn child_path(parent: &str, name: &str) -> String {
-    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+impl fmt::Display for ValuePath<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spec => formatter.write_str("spec"),
+            Self::Field(parent, name) => write!(formatter, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(formatter, "{parent}[{index}]"),
+        }
+    }
 }
 
 impl MisspelledField {
+    fn path(&self) -> String {
+        format!("{}.{}", self.parent, self.name)
+    }
+
     fn nearest_path(&self) -> String {
-        child_path(&self.parent, &self.nearest_name)
+        format!("{}.{}", self.parent, self.nearest_name)
     }
 
     fn hint(&self) -> String {
@@ -128,9 +163,21 @@ impl MisspelledField {
 
     fn to_lint(&self) -> ValidationProblem {
         ValidationProblem {
-            field: child_path(&self.parent, &self.name),
+            field: self.path(),
             severity: ProblemSeverity::Lint,
             message: "unknown field, which has no effect".to_owned(),
+            hint: Some(self.hint()),
+        }
+    }
+
+    fn to_missing_field_error(&self) -> ValidationProblem {
+        ValidationProblem {
+            field: self.path(),
+            severity: ProblemSeverity::Error,
+            message: format!(
+                "unknown field, and `{}` is missing: no value is generated for it",
+                self.nearest_path()
+            ),
             hint: Some(self.hint()),
         }
     }
@@ -181,6 +228,26 @@ mod tests {
         let expected = "error: spec.platform.azure.vnetID: Required value (write `vnetID` instead of `vnetId`)";
         assert!(problems.contains(&expected.to_owned()), "{problems:#?}");
         assert!(!problems.iter().any(|it| it.starts_with("lint")), "{problems:#?}");
+    }
+
+    #[test]
+    fn misspelled_optional_field_is_an_error_if_its_value_would_be_generated() {
+        let text = EXAMPLE_YAML.replace("  infraID:", "  infraId:");
+        let wire = HostedCluster::parse_yaml(&text).unwrap();
+        let problems = report_misspelled_missing_fields(&wire, &["spec.infraID", "spec.clusterID"]);
+        let lines: Vec<_> = problems.iter().map(ValidationProblem::line_with_hint).collect();
+        let expected = "spec.infraId: unknown field, and `spec.infraID` is missing: no value is generated for it; next: write `infraID` instead of `infraId`";
+        assert_eq!(lines, [expected]);
+        assert!(problems.has_errors());
+        assert!(report_misspelled_missing_fields(&wire, &["spec.clusterID"]).is_empty());
+    }
+
+    #[test]
+    fn platform_with_another_case_is_the_hint_of_the_missing_one() {
+        let problems = problems_after_replacing("    azure:", "    Azure:");
+        let expected =
+            "error: spec.platform.azure: Required value (write `azure` instead of `Azure`)";
+        assert!(problems.contains(&expected.to_owned()), "{problems:#?}");
     }
 
     #[test]

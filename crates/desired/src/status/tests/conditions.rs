@@ -24,12 +24,14 @@ fn lints_are_reported_in_advised_configuration_only() {
 
     // For an invalid cluster, only the errors are the reason.
     let mut problems = world.lints.clone();
-    problems.error("spec.infraID", "infraID is required");
+    problems.error_with_hint("spec.infraID", "infraID is required", "set `infraID`");
+    problems.error("spec.issuerURL", "not a URL");
     let mut observed = world.inputs();
     observed.cluster = ClusterValidation::Invalid(&problems);
     let all = identities_status(&observed).conditions;
     let message = |kind: &str| &all.iter().find(|it| it.type_ == kind).unwrap().message;
-    let expected = "the HostedCluster cannot be used: spec.infraID: infraID is required";
+    let expected = "the HostedCluster cannot be used: spec.infraID: infraID is required; next: set \
+                    `infraID` | spec.issuerURL: not a URL";
     assert_eq!(message(VALID_AZURE_IDENTITIES), expected);
     assert!(message(ADVISED_CONFIGURATION).contains("West Europe"));
 }
