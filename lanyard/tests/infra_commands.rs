@@ -76,7 +76,7 @@ fn configuration_that_renames_or_moves_resources_is_not_applied() {
         (
             "harbour2-identities",
             "elsewhere",
-            ["identity/disk: the journal records", "restore the earlier configuration"],
+            ["identity/disk: the journal records", "restore the earlier setting"],
         ),
         (
             "hcp.example.com",
