@@ -26,9 +26,9 @@ enum ValuePath<'a> {
     /// `spec` itself.
     Spec,
     /// A field of an object.
-    Field(&'a ValuePath<'a>, &'a str),
+    Field(&'a Self, &'a str),
     /// An item of a list.
-    Item(&'a ValuePath<'a>, usize),
+    Item(&'a Self, usize),
 }
 
 /// The schema of `spec` of a HostedCluster, built once: each reconciliation of the operator needs it.
