@@ -19,8 +19,9 @@ use lanyard_azure::AzureCallError;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     ClusterIdentifiers, FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding,
-    RecordedState, ResourceError, ResourceGraph, RunContext, RunOptions, RunReport, api_version_of,
-    check_names, check_plan, find_unrecorded_resources, wait_for_interrupted_writes,
+    RecordedState, ResourceError, ResourceGraph, ResourceKey, RunContext, RunOptions, RunReport,
+    api_version_of, check_names, check_plan, find_unrecorded_resources,
+    wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
 
@@ -130,8 +131,12 @@ pub(in crate::commands) async fn make_plan(
     live_check: LiveCheck<'_>,
 ) -> Result<CheckedPlan, CommandError> {
     let live = read_live(target).await?;
-    let recorded = &without_gone_resources(target, &live, recorded).await?;
-    let plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    let mut plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    let obsolete = obsolete_records(target, &plan).await?;
+    let recorded = &recorded.without(&obsolete);
+    if !obsolete.is_empty() {
+        plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    }
     // The resources of a further run are not obsolete.
     let keeps_others = target.keeps_superseded || !target.is_complete;
     let plan = if keeps_others { plan.without_deletions() } else { plan };
@@ -156,27 +161,24 @@ pub(in crate::commands) async fn make_plan(
     Ok(CheckedPlan { plan, live, findings })
 }
 
-/// What the journal records, without the resources that have another id now and that do not exist any more, or never
-/// did. For ccoctl, without all that have another id: its removal finds resources by their tags.
-async fn without_gone_resources(
+/// The records whose resource has another id by the configuration and does not exist any more, or never did. For
+/// ccoctl, all records with another id: its removal finds resources by their tags.
+async fn obsolete_records(
     target: &StackTarget<'_>,
-    live: &LiveState,
-    recorded: &RecordedState,
-) -> Result<RecordedState, CommandError> {
-    let plan = Plan::new(&target.graph, live, recorded, &target.tags);
-    let mut gone = BTreeSet::new();
+    plan: &Plan,
+) -> Result<BTreeSet<ResourceKey>, CommandError> {
+    let mut obsolete = BTreeSet::new();
     for (key, problem) in plan.problems() {
         let Some(id) = problem.recorded_id() else { continue };
-        if target.keeps_superseded {
-            gone.insert(key.clone());
-            continue;
+        if !target.keeps_superseded {
+            let found = target.account.arm.fetch_optional(id.as_str(), api_version_of(id)).await;
+            if found.map_err(|error| preflight_error(&error))?.is_some() {
+                continue;
+            }
         }
-        let found = target.account.arm.fetch_optional(id.as_str(), api_version_of(id)).await;
-        if found.map_err(|error| preflight_error(&error))?.is_none() {
-            gone.insert(key.clone());
-        }
+        obsolete.insert(key.clone());
     }
-    Ok(recorded.without(&gone))
+    Ok(obsolete)
 }
 
 fn preflight_error(error: &AzureCallError) -> CommandError {
