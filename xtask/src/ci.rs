@@ -160,8 +160,9 @@ fn all_stages() -> Vec<CiStage> {
         single_check_stage("codegen", codegen::check),
         single_check_stage(PROGRAMS, workspace::build_programs),
         counted_stage("test", test::run),
-        single_check_stage("clippy", clippy),
+        // Fuzz targets use one processor each, so they run beside the checks that follow.
         single_check_stage(FUZZ_BUILD, fuzz::build_targets),
+        single_check_stage("clippy", clippy),
         single_check_stage("docs", docs),
         // Suites with a node need nearly all tools, and the other suites many: these wait for an installation.
         CiStage { group: JobGroup::NodeSuites, ..single_check_stage("tools", tools::install_all) },
@@ -191,7 +192,7 @@ fn all_stages() -> Vec<CiStage> {
             fuzz::run_target(repository, target, fuzz::SMOKE_SECONDS)
         };
         let target = single_check_stage(&format!("fuzz {target}"), run);
-        CiStage { depends_on: vec![FUZZ_BUILD], ..with_separate_build(target) }
+        CiStage { group: JobGroup::Suites, depends_on: vec![FUZZ_BUILD], ..target }
     }));
     stages
 }

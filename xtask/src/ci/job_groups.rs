@@ -20,7 +20,7 @@ pub(super) enum JobGroup {
     Workspace,
     /// Stages that build elsewhere, and stages that no other stage waits for.
     SeparateBuild,
-    /// Suites without a node. They run programs that are already built.
+    /// Suites without a node, and fuzz targets. They run programs that are already built.
     Suites,
     /// Suites with a node, of which only one can run at a time, and the installation of their tools.
     NodeSuites,

@@ -198,7 +198,9 @@ pub(super) fn install(
         recipe.programs.iter().try_for_each(|(program, package)| {
             let mut build = go_command(repository)?;
             if recipe.cgo {
-                build.env("CGO_ENABLED", "1");
+                // Only vale has C code: parsers of programming languages, which compile slowly with optimization and
+                // which prose does not need.
+                build.env("CGO_ENABLED", "1").env("CGO_CFLAGS", "-O0");
             }
             build.current_dir(&directory).args(["build", "-ldflags"]);
             build.arg(linker_flags(recipe.stamps, version));
