@@ -30,6 +30,7 @@ use crate::observe::namespace_key;
 use crate::queue::ReconcileTrigger;
 use crate::watched_kinds::WatchedKind;
 pub(crate) use clusters::CachedCluster;
+use identities_report::CachedReport;
 pub(crate) use identities_report::IdentitiesReport;
 pub(crate) use keys::control_plane_namespace;
 use keys::{cache_namespace, cluster_namespaced_name, namespaced_name, object_key};
@@ -64,7 +65,7 @@ struct WatchStoresInner {
     /// The clusters by control-plane namespace; more than one per namespace is a problem.
     clusters_by_namespace: HashMap<String, BTreeSet<ClusterKey>>,
     namespaces: HashMap<String, NamespaceCache>,
-    identities: HashMap<ClusterKey, IdentitiesReport>,
+    identities: HashMap<ClusterKey, CachedReport>,
     kind_states: HashMap<WatchedKind, KindState>,
     /// The latest resource version that each watch delivered. A watch delivers the changes of its kind in
     /// order, so it has delivered everything up to this version.
@@ -262,7 +263,7 @@ impl WatchStores {
     /// The cached HostedClusterIdentities of a cluster: the identity status that the operator wrote last.
     /// `None` if there is none.
     pub(crate) fn identities_report(&self, key: &ClusterKey) -> Option<IdentitiesReport> {
-        self.inner.lock().identities.get(key).cloned()
+        self.inner.lock().identities.get(key).map(CachedReport::parse)
     }
 
     /// The state of a watched kind.
@@ -302,13 +303,13 @@ impl WatchStoresInner {
                 let Some(identities) = parse_object::<HostedClusterIdentities>(&object) else {
                     return DirtyKeys::new();
                 };
-                let report = IdentitiesReport::of(identities);
-                if self.identities.get(&key).is_some_and(|known| report.is_older_than(known)) {
+                let report = CachedReport::of(IdentitiesReport::of(identities));
+                let known = self.identities.get(&key);
+                if known.is_some_and(|known| report.is_older_than(known)) {
                     return DirtyKeys::new();
                 }
-                let before = self.identities.insert(key.clone(), report.clone());
-                let has_changed =
-                    before.is_none_or(|it| it.status != report.status || it.uid != report.uid);
+                let has_changed = known.is_none_or(|known| !report.has_same_status(known));
+                self.identities.insert(key.clone(), report);
                 has_changed.then_some((key, ReconcileTrigger::RelatedChanged)).into_iter().collect()
             }
             WatchedKind::Owned(kind) => {

@@ -5,7 +5,7 @@ use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 
 use super::objects::is_older_version;
 
-/// A cached HostedClusterIdentities: the identity status of a cluster that the operator wrote last.
+/// What the operator reads of a HostedClusterIdentities.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct IdentitiesReport {
     pub(crate) uid: String,
@@ -25,6 +25,48 @@ impl IdentitiesReport {
             owner: owner.map(|owner| owner.uid),
             status: identities.status,
         }
+    }
+}
+
+/// The compact form of a report in the cache.
+#[derive(Debug)]
+pub(super) struct CachedReport {
+    uid: Box<str>,
+    version: Box<str>,
+    owner: Option<Box<str>>,
+    /// The status as JSON, which needs less than half of the memory of the parsed status.
+    status: Option<Box<[u8]>>,
+}
+
+impl CachedReport {
+    pub(super) fn of(report: IdentitiesReport) -> Self {
+        let status = report.status.and_then(|status| serde_json::to_vec(&status).ok());
+        Self {
+            uid: report.uid.into(),
+            version: report.version.into(),
+            owner: report.owner.map(Into::into),
+            status: status.map(Into::into),
+        }
+    }
+
+    pub(super) fn parse(&self) -> IdentitiesReport {
+        let status = self.status.as_ref().and_then(|status| serde_json::from_slice(status).ok());
+        IdentitiesReport {
+            uid: self.uid.to_string(),
+            version: self.version.to_string(),
+            owner: self.owner.as_ref().map(ToString::to_string),
+            status,
+        }
+    }
+
+    /// `metadata.resourceVersion`.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Whether both are the same object with the same status.
+    pub(super) fn has_same_status(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.status == other.status
     }
 
     /// Whether a write response was newer than this object. The watch delivers the intermediate versions

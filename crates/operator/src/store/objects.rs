@@ -21,8 +21,8 @@ pub(crate) struct ObjectCache(BTreeMap<ObjectKey, CachedObject>);
 
 #[derive(Debug)]
 struct CachedObject {
-    uid: String,
-    version: String,
+    uid: Box<str>,
+    version: Box<str>,
     /// Whether one of the operator's field managers owns a field of it.
     is_written_here: bool,
     /// The owner of a Namespace; `None` for other kinds.
@@ -106,8 +106,8 @@ impl ObjectCache {
         }
         let is_namespace = key.kind == OwnedKind::Namespace;
         let marks = is_namespace.then(|| Box::new(OwnershipMarks::of(&object.metadata)));
-        let uid = object.metadata.uid.clone().unwrap_or_default();
-        let version = object.metadata.resource_version.take().unwrap_or_default();
+        let uid = object.metadata.uid.clone().unwrap_or_default().into_boxed_str();
+        let version = object.metadata.resource_version.take().unwrap_or_default().into_boxed_str();
         object.metadata.generation = None;
         let content = serde_json::to_vec(&object).unwrap_or_default();
         let digest = bytes_digest(&content);
@@ -179,7 +179,7 @@ impl ObjectCache {
 
     /// Records that this version of an object matches the desired object.
     pub(crate) fn mark_in_sync(&mut self, key: &ObjectKey, version: &str, desired_digests: u64) {
-        if let Some(stored) = self.0.get_mut(key).filter(|stored| stored.version == version) {
+        if let Some(stored) = self.0.get_mut(key).filter(|stored| *stored.version == *version) {
             (stored.in_sync_digest, stored.content) = (Some(desired_digests), None);
         }
     }
@@ -196,12 +196,12 @@ impl ObjectCache {
 
     /// The uid of an object.
     pub(crate) fn uid(&self, key: &ObjectKey) -> Option<&str> {
-        self.0.get(key).map(|stored| stored.uid.as_str())
+        self.0.get(key).map(|stored| &*stored.uid)
     }
 
     /// The resource version of an object.
     pub(crate) fn version(&self, key: &ObjectKey) -> Option<&str> {
-        self.0.get(key).map(|stored| stored.version.as_str())
+        self.0.get(key).map(|stored| &*stored.version)
     }
 
     /// The field manager that wrote an object last and is not the operator's.
@@ -235,14 +235,14 @@ impl WatchStores {
 impl CachedObject {
     /// Whether the cache has exactly this version of the object.
     fn is_same_version(&self, object: &DynamicObject) -> bool {
-        object.metadata.uid.as_deref() == Some(&self.uid)
-            && object.metadata.resource_version.as_deref() == Some(&self.version)
+        object.metadata.uid.as_deref() == Some(&*self.uid)
+            && object.metadata.resource_version.as_deref() == Some(&*self.version)
     }
 
     fn to_observed(&self) -> Option<ObservedObject> {
         let mut value: Value = serde_json::from_slice(self.content.as_ref()?).ok()?;
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
-        metadata.insert("resourceVersion".to_owned(), Value::String(self.version.clone()));
+        metadata.insert("resourceVersion".to_owned(), Value::String(self.version.to_string()));
         let observed = ObservedObject::from_json(value)?;
         Some(ObservedObject { has_our_field_manager: self.is_written_here, ..observed })
     }

@@ -10,7 +10,7 @@ use lanyard_kubernetes::WatchUpdate;
 
 use super::keys::{cache_namespace, namespaced_name, object_key};
 use super::objects::is_older_version;
-use super::{IdentitiesReport, ObjectCache, WatchStores, WatchStoresInner};
+use super::{CachedReport, IdentitiesReport, ObjectCache, WatchStores, WatchStoresInner};
 use crate::cluster_key::ClusterKey;
 use crate::watched_kinds::WatchedKind;
 
@@ -73,10 +73,10 @@ impl WatchStores {
     /// version, or the watch delivered its deletion.
     pub(crate) fn store_identities(&self, key: &ClusterKey, identities: HostedClusterIdentities) {
         let mut inner = self.inner.lock();
-        let report = IdentitiesReport::of(identities);
+        let report = CachedReport::of(IdentitiesReport::of(identities));
         let is_superseded = match inner.identities.get(key) {
-            Some(known) => is_older_version(&report.version, &known.version),
-            None => inner.has_watched(WatchedKind::Identities, &report.version),
+            Some(known) => is_older_version(report.version(), known.version()),
+            None => inner.has_watched(WatchedKind::Identities, report.version()),
         };
         if !is_superseded {
             inner.identities.insert(key.clone(), report);
