@@ -45,10 +45,12 @@ pub(super) struct ApiServerAuditLog {
 /// The requests in a part of the log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AuditSummary {
-    /// The number of requests by verb and resource, with its subresource.
+    /// The number of requests by verb and resource, with its subresource. The verb of a request with an error
+    /// response has the status code.
     by_verb: BTreeMap<(String, String), u64>,
     requests: u64,
     failed_requests: u64,
+    forbidden_requests: u64,
     writes: u64,
     lease_writes: u64,
     first_write: Option<Timestamp>,
@@ -66,6 +68,8 @@ struct AuditLogLine {
     object_ref: AuditObjectRef,
     #[serde(default)]
     response_status: AuditResponseStatus,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
     request_received_timestamp: Timestamp,
     stage_timestamp: Timestamp,
 }
@@ -81,6 +85,14 @@ struct AuditObjectRef {
 #[serde(default)]
 struct AuditResponseStatus {
     code: u16,
+}
+
+impl AuditLogLine {
+    /// Whether the authorizer forbade the request. Quotas and admission respond with the same status.
+    fn is_forbidden(&self) -> bool {
+        let decision = self.annotations.get("authorization.k8s.io/decision");
+        decision.is_some_and(|decision| decision == "forbid")
+    }
 }
 
 impl ApiServerAuditLog {
@@ -121,7 +133,11 @@ impl AuditSummary {
         let resource = format!("{resource}{slash}{subresource}");
         self.requests += 1;
         let is_refused = line.response_status.code >= 400;
-        self.failed_requests += u64::from(is_refused);
+        if line.is_forbidden() {
+            self.forbidden_requests += 1;
+        } else {
+            self.failed_requests += u64::from(is_refused);
+        }
         // A rejected write is not counted, so retries lower the measured rate.
         if !is_refused && WRITE_VERBS.contains(&line.verb.as_str()) {
             if resource == "leases" {
@@ -133,7 +149,11 @@ impl AuditSummary {
                 self.total_write_time += Duration::try_from(took).unwrap_or_default();
             }
         }
-        *self.by_verb.entry((line.verb.clone(), resource)).or_default() += 1;
+        let verb = match line.response_status.code {
+            code @ 400.. => format!("{} ({code})", line.verb),
+            _ => line.verb.clone(),
+        };
+        *self.by_verb.entry((verb, resource)).or_default() += 1;
     }
 
     /// Records the response time of a write. Lines arrive almost in the order of the responses.
@@ -156,6 +176,7 @@ impl AuditSummary {
         }
         self.requests += later.requests;
         self.failed_requests += later.failed_requests;
+        self.forbidden_requests += later.forbidden_requests;
         self.writes += later.writes;
         self.lease_writes += later.lease_writes;
         self.last_write = self.last_write.max(later.last_write);
@@ -167,9 +188,14 @@ impl AuditSummary {
         self.requests
     }
 
-    /// The number of requests with an error response.
+    /// The number of requests with an error response, except those that the authorizer forbade.
     pub(super) const fn failed_requests(&self) -> u64 {
         self.failed_requests
+    }
+
+    /// The number of requests that the authorizer forbade.
+    pub(super) const fn forbidden_requests(&self) -> u64 {
+        self.forbidden_requests
     }
 
     /// The number of successful writes except those of leases: objects, statuses, finalizers, events.
