@@ -171,6 +171,48 @@ fn cluster_without_a_journal_is_imported_and_removed() {
 }
 
 #[test]
+fn cluster_with_earlier_names_is_imported_completed_under_them_and_removed() {
+    let workspace = InfraWorkspace::start();
+    let before = workspace.resource_ids();
+    let put = |path: &str, location: &str| {
+        let body = serde_json::json!({ "location": location });
+        workspace.resource_request(reqwest::Method::PUT, path, Some(body));
+    };
+    let main_group = "/resourceGroups/harbour2-harbour2-x7k2p";
+    for suffix in ["", "-vnet", "-nsg"] {
+        put(&format!("{main_group}{suffix}?api-version=2021-04-01"), "eastus");
+    }
+    let zone = "Microsoft.Network/privateDnsZones/harbour2-azurecluster.hcp.example.com";
+    put(&format!("{main_group}/providers/{zone}?api-version=2024-06-01"), "global");
+    let earlier: Vec<_> = workspace.resource_ids().difference(&before).cloned().collect();
+    assert_eq!(earlier.len(), 4, "{earlier:?}");
+
+    let imported = workspace.succeed_json(&["import", "azure", "-f", "cluster.yaml"]);
+    let imported = imported.as_array().unwrap().iter().filter(|it| it["result"] == "imported");
+    let mut imported: Vec<_> =
+        imported.map(|it| it["id"].as_str().unwrap().to_ascii_lowercase()).collect();
+    imported.sort();
+    assert_eq!(imported, earlier);
+    workspace.succeed_json(&["apply", "azure", "-f", "cluster.yaml"]);
+    let complete = workspace.resource_ids();
+    for id in [
+        "-vnet/providers/microsoft.network/virtualnetworks/harbour2-harbour2-x7k2p",
+        "-nsg/providers/microsoft.network/networksecuritygroups/harbour2-harbour2-x7k2p-nsg",
+    ] {
+        assert!(complete.iter().any(|it| it.ends_with(id)), "{id}: {complete:?}");
+    }
+    for name in ["harbour2-vnet-", "harbour2-nsg-", "/harbour2.hcp.example.com"] {
+        assert!(!complete.iter().any(|it| it.contains(name)), "{name}: {complete:?}");
+    }
+    let plan = workspace.succeed_json(&["plan", "azure", "-f", "cluster.yaml", "--exit-code"]);
+    assert_eq!(plan["changes"], 0, "{plan}");
+    for stack in ["infra", "iam"] {
+        workspace.succeed_json(&InfraWorkspace::cluster_arguments(&["destroy", stack, "azure"]));
+    }
+    assert_eq!(workspace.resource_ids(), before);
+}
+
+#[test]
 fn resource_of_another_owner_in_a_group_stops_the_removal() {
     let workspace = InfraWorkspace::start();
     workspace.write_identities();

@@ -242,11 +242,7 @@ impl InfraWorkspace {
 
     /// Advances the time of the local Azure.
     pub(crate) fn advance_clock(&self, seconds: u32) {
-        let clock = format!("{}/clock", self.process.session_text("control"));
-        let body = json!({ "advanceSeconds": seconds }).to_string();
-        let request = self.control.post(&clock).header(CONTROL_HEADER, "1").body(body);
-        let reply = self.runtime.block_on(request.send()).unwrap();
-        assert!(reply.status().is_success());
+        self.control(reqwest::Method::POST, "clock", Some(json!({ "advanceSeconds": seconds })));
     }
 
     /// Runs `work` while a command waits for the reply to a request to a service, counted from 0, and then kills
@@ -268,29 +264,14 @@ impl InfraWorkspace {
         self.remove_kill_rule(&faults);
     }
 
-    /// Sends a request to the control API of the local Azure.
-    fn control_request(&self, method: reqwest::Method, path: &str, body: Option<&Value>) -> Value {
-        let url = format!("{}/{path}", self.process.session_text("control"));
-        self.runtime.block_on(async {
-            let request = self.control.request(method, &url).header(CONTROL_HEADER, "1");
-            let request = match body {
-                Some(body) => request.body(body.to_string()),
-                None => request,
-            };
-            let reply = request.send().await.unwrap();
-            assert!(reply.status().is_success(), "{url}: {}", reply.status());
-            serde_json::from_str(&reply.text().await.unwrap()).unwrap()
-        })
-    }
-
     /// Changes settings of the local Azure.
-    pub(crate) fn change_settings(&self, change: &Value) {
-        self.control_request(reqwest::Method::PATCH, "settings", Some(change));
+    pub(crate) fn change_settings(&self, change: Value) {
+        self.control(reqwest::Method::PATCH, "settings", Some(change));
     }
 
     /// The number of the newest request in the log.
     pub(crate) fn request_count(&self) -> u64 {
-        let log = self.control_request(reqwest::Method::GET, "request-log", None);
+        let log = self.control(reqwest::Method::GET, "request-log", None);
         log["value"].as_array().unwrap().last().map_or(0, |it| it["sequence"].as_u64().unwrap())
     }
 
@@ -298,7 +279,7 @@ impl InfraWorkspace {
     /// names are no writes.
     pub(crate) fn writes_since(&self, sequence: u64) -> Vec<String> {
         let path = format!("request-log?since={sequence}");
-        let log = self.control_request(reqwest::Method::GET, &path, None);
+        let log = self.control(reqwest::Method::GET, &path, None);
         let is_write = |entry: &&Value| {
             let reads = ["GET", "HEAD", "CONNECT", "TLS"];
             !reads.iter().any(|method| entry["method"] == *method)

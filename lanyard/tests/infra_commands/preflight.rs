@@ -11,7 +11,7 @@ struct LimitedAzure {
 }
 
 impl LimitedAzure {
-    fn start(settings: &Value) -> Self {
+    fn start(settings: Value) -> Self {
         let workspace = InfraWorkspace::start();
         workspace.change_settings(settings);
         Self { workspace }
@@ -47,7 +47,7 @@ fn exceeded_limits_of_networks_prevent_a_cluster() {
         ("LoadBalancers", "Load Balancers"),
         ("VirtualNetworks", "Virtual Networks"),
     ] {
-        let azure = LimitedAzure::start(&quota(name, 0));
+        let azure = LimitedAzure::start(quota(name, 0));
         azure.workspace.write_identities();
         let used = format!("`{name}` ({display_name}) in eastus:");
         let expected = [&*used, "of 0 are used, and the plan needs 1", "request a higher limit"];
@@ -59,16 +59,16 @@ fn exceeded_limits_of_networks_prevent_a_cluster() {
 fn exceeded_limits_of_vcpus_prevent_a_management_cluster() {
     let create = ["create", "aks", "azure", "--prefix", "dev"];
     for name in ["cores", "standardDSv4Family"] {
-        let azure = LimitedAzure::start(&quota(name, 11));
+        let azure = LimitedAzure::start(quota(name, 11));
         let expected = [name, "in eastus: 0 of 11 are used, and the plan needs 12"];
         azure.assert_prevented(&create, &expected);
     }
-    let azure = LimitedAzure::start(&quota("cores", 350));
+    let azure = LimitedAzure::start(quota("cores", 350));
     let unknown = [&create[..], &["--node-vm-size", "Standard_D5s_v4"]].concat();
     let expected = ["cannot use machines of the size `Standard_D5s_v4` in eastus", "list-skus"];
     azure.assert_prevented(&unknown, &expected);
     // The autoscaler may reach the limit later.
-    azure.workspace.change_settings(&quota("cores", 12));
+    azure.workspace.change_settings(quota("cores", 12));
     let scaled = [&create[..], &["--max-count", "6"]].concat();
     let (code, error) = azure.workspace.run(&scaled);
     assert_eq!(code, Some(0), "{error}");
@@ -78,7 +78,7 @@ fn exceeded_limits_of_vcpus_prevent_a_management_cluster() {
 #[test]
 fn too_many_role_assignments_prevent_a_vault() {
     let limit = json!({ "roleAssignmentLimits": { "inSubscription": 3 } });
-    let azure = LimitedAzure::start(&limit);
+    let azure = LimitedAzure::start(limit);
     let create = ["create", "keyvault", "azure", "--name", "harbour-dev"];
     let expected = ["role assignments of the subscription", "of 3 are used", "lanyard sweep azure"];
     azure.assert_prevented(&create, &expected);
@@ -86,7 +86,7 @@ fn too_many_role_assignments_prevent_a_vault() {
 
 #[test]
 fn twenty_credentials_of_an_identity_prevent_another_one() {
-    let azure = LimitedAzure::start(&json!({}));
+    let azure = LimitedAzure::start(json!({}));
     let create = [
         "create",
         "iam",
@@ -108,7 +108,7 @@ fn twenty_credentials_of_an_identity_prevent_another_one() {
 
 #[test]
 fn taken_and_deleted_names_prevent_a_vault_and_a_storage_account() {
-    let azure = LimitedAzure::start(&json!({}));
+    let azure = LimitedAzure::start(json!({}));
     let vault = |name| ["create", "keyvault", "azure", "--name", name];
     let expected = ["Azure does not accept the name `harbour-identities`", "choose another name"];
     azure.assert_prevented(&vault("harbour-identities"), &expected);
@@ -127,7 +127,7 @@ fn taken_and_deleted_names_prevent_a_vault_and_a_storage_account() {
 
 #[test]
 fn unusual_identity_files_are_findings_of_the_plan() {
-    let azure = LimitedAzure::start(&json!({}));
+    let azure = LimitedAzure::start(json!({}));
     // Its components all have the same id.
     azure.workspace.write_identities();
     let (code, error) = azure.workspace.run(&create_infra());
