@@ -403,9 +403,8 @@ impl ApplyRun<'_> {
 
 /// Whether Azure accepts the content of the resource only once in its collection.
 fn has_unique_content(resource: &DesiredResource) -> bool {
-    let is_link = |kind: String| kind.eq_ignore_ascii_case(PrivateDnsLinkBody::RESOURCE_TYPE);
     matches!(resource.definition, ResourceDefinition::FederatedCredential { .. })
-        || resource.id.resource_type().is_some_and(is_link)
+        || resource.id.has_type(PrivateDnsLinkBody::RESOURCE_TYPE)
 }
 
 /// Whether Azure rejected the write because of another resource.

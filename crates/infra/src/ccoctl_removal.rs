@@ -94,15 +94,13 @@ impl CcoctlRemoval {
         };
         let mut owners = AssignmentOwners::default();
         for id in self.tagged_resources(arm).await? {
-            let kind = id.resource_type().unwrap_or_default();
-            if kind.eq_ignore_ascii_case(ManagedIdentityBody::RESOURCE_TYPE) && group.contains(&id)
-            {
+            if id.has_type(ManagedIdentityBody::RESOURCE_TYPE) && group.contains(&id) {
                 let identity = read_identity(arm, &id).await?;
                 let key = found.add("identity", &id, &below_group(&id));
                 if let Some(identity) = identity {
                     owners.principals.insert(identity.properties.principal_id, key);
                 }
-            } else if kind.eq_ignore_ascii_case(StorageAccountBody::RESOURCE_TYPE)
+            } else if id.has_type(StorageAccountBody::RESOURCE_TYPE)
                 && group.contains(&id)
                 && id.name().eq_ignore_ascii_case(&self.storage_account)
             {

@@ -60,9 +60,7 @@ const PRICES: [Price; 4] = [
 /// The cost of the resources that the plan creates. Types that cost nothing or depend on their use are not listed.
 pub fn monthly_cost(plan: &Plan) -> Vec<ResourceCost> {
     let created = |resource_type: &str| {
-        let of_type = plan.resources.iter().filter(|it| {
-            it.id.resource_type().is_some_and(|it| it.eq_ignore_ascii_case(resource_type))
-        });
+        let of_type = plan.resources.iter().filter(|it| it.id.has_type(resource_type));
         of_type.filter(|it| matches!(it.change, ResourceChange::Create)).count()
     };
     let costs = PRICES.iter().filter_map(|price| {

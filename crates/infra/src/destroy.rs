@@ -150,7 +150,7 @@ fn outermost_container<'a>(
         return None;
     }
     // Azure does not delete a private DNS zone that has links, only a whole resource group with both.
-    let needs_group = has_type(&record.id, PrivateDnsLinkBody::RESOURCE_TYPE);
+    let needs_group = record.id.has_type(PrivateDnsLinkBody::RESOURCE_TYPE);
     let containers = ours.iter().filter(|(other, it)| {
         let removes = !needs_group || it.id.resource_type().is_none();
         **other != key && removes && it.id.contains(&record.id)
@@ -159,11 +159,7 @@ fn outermost_container<'a>(
 }
 
 fn is_role_assignment(id: &ArmResourceId) -> bool {
-    has_type(id, RoleAssignmentBody::RESOURCE_TYPE)
-}
-
-fn has_type(id: &ArmResourceId, resource_type: &str) -> bool {
-    id.resource_type().is_some_and(|it| it.eq_ignore_ascii_case(resource_type))
+    id.has_type(RoleAssignmentBody::RESOURCE_TYPE)
 }
 
 /// Removes the resources of the plan, which is one for `stacks`. It can be interrupted and run again at any point.

@@ -55,8 +55,7 @@ pub fn check_network_ids(parameters: &InfraParameters) -> Vec<PreflightFinding> 
 }
 
 fn check_type(flag: &str, id: &ArmResourceId, resource_type: &str) -> Option<PreflightFinding> {
-    let actual = id.resource_type().unwrap_or_default();
-    let is_valid = actual.eq_ignore_ascii_case(resource_type) && id.resource_group().is_some();
+    let is_valid = id.has_type(resource_type) && id.resource_group().is_some();
     (!is_valid).then(|| {
         PreflightFinding::error(
             CHECK,

@@ -60,11 +60,10 @@ pub async fn check_names(
 
 /// The resource provider that checks the name, and its API version; `None` for names that need no check.
 fn name_service(resource: &DesiredResource) -> Option<(&'static str, &'static str)> {
-    let resource_type = resource.id.resource_type()?;
-    if resource_type.eq_ignore_ascii_case(StorageAccountBody::RESOURCE_TYPE) {
+    if resource.id.has_type(StorageAccountBody::RESOURCE_TYPE) {
         return Some(("Microsoft.Storage", StorageAccountBody::API_VERSION));
     }
-    let is_vault = resource_type.eq_ignore_ascii_case(VaultBody::RESOURCE_TYPE);
+    let is_vault = resource.id.has_type(VaultBody::RESOURCE_TYPE);
     let is_recovered = matches!(
         &resource.definition,
         ResourceDefinition::Arm { initial, .. }
@@ -81,9 +80,8 @@ async fn find_deleted_vault(
 ) -> Result<bool, AzureCallError> {
     let ResourceDefinition::Arm { body, .. } = &resource.definition else { return Ok(false) };
     let location = body.get("location").and_then(Value::as_str).unwrap_or_default();
-    let resource_type = resource.id.resource_type().unwrap_or_default();
     let name = match resource.id.name().parse::<VaultName>() {
-        Ok(name) if resource_type.eq_ignore_ascii_case(VaultBody::RESOURCE_TYPE) => name,
+        Ok(name) if resource.id.has_type(VaultBody::RESOURCE_TYPE) => name,
         _ => return Ok(false),
     };
     let id = SoftDeletedVault::id(subscription, location, &name);

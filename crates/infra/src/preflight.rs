@@ -144,11 +144,8 @@ fn required_actions(
 
 /// The scope of a role assignment; `None` for another resource.
 fn assignment_scope(id: &ArmResourceId) -> Option<ArmResourceId> {
-    let is_assignment =
-        |kind: &String| kind.eq_ignore_ascii_case(RoleAssignmentBody::RESOURCE_TYPE);
-    id.resource_type().filter(is_assignment)?;
     let (scope, _) = id.as_str().rsplit_once("/providers/")?;
-    scope.parse().ok()
+    id.has_type(RoleAssignmentBody::RESOURCE_TYPE).then(|| scope.parse().ok()).flatten()
 }
 
 /// The group of a resource in another subscription, in which no command creates groups.

@@ -102,7 +102,7 @@ impl QuotaNeeds {
                     let limits = self.network.entry(region.clone()).or_default();
                     *limits.entry(limit).or_default() += 1;
                 }
-                if resource_type.eq_ignore_ascii_case(ManagedClusterBody::RESOURCE_TYPE) {
+                if resource.id.has_type(ManagedClusterBody::RESOURCE_TYPE) {
                     self.machines.extend(machine_needs(&region, body, initial));
                 }
             }

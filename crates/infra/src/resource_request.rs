@@ -112,9 +112,7 @@ pub(crate) fn is_restored(id: &ArmResourceId, before: &Value, live: &Value) -> b
 /// The properties of a resource that a request can write.
 fn restored_body(id: &ArmResourceId, body: &Value) -> Value {
     let mut body = writable_body(body.clone());
-    let is_role = id
-        .resource_type()
-        .is_some_and(|it| it.eq_ignore_ascii_case(RoleAssignmentBody::RESOURCE_TYPE));
+    let is_role = id.has_type(RoleAssignmentBody::RESOURCE_TYPE);
     if is_role && let Some(properties) = body.get_mut("properties").and_then(Value::as_object_mut) {
         // Azure sets scope, authors and times.
         properties.retain(|name, _| ROLE_ASSIGNMENT_PROPERTIES.contains(&name.as_str()));

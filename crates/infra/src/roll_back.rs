@@ -247,10 +247,7 @@ impl RestoredResource {
         };
         // Azure does not change the principal of a role assignment in place. Any other resource is never deleted.
         let replaces = matches!(&self.undo, UndoAction::Recreate { replaced: true, .. })
-            && self
-                .id
-                .resource_type()
-                .is_some_and(|it| it.eq_ignore_ascii_case(RoleAssignmentBody::RESOURCE_TYPE));
+            && self.id.has_type(RoleAssignmentBody::RESOURCE_TYPE);
         if is_restored(&self.id, &self.body(Some(live)), live) {
             RestoreWrite::None
         } else if replaces {

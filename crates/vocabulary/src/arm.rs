@@ -75,6 +75,11 @@ impl ArmResourceId {
         Some(std::iter::once(namespace).chain(types).copied().collect::<Vec<_>>().join("/"))
     }
 
+    /// Whether the resource has the type, which Azure compares without case.
+    pub fn has_type(&self, resource_type: &str) -> bool {
+        self.resource_type().is_some_and(|it| it.eq_ignore_ascii_case(resource_type))
+    }
+
     /// The last segment: the name of the resource.
     pub fn name(&self) -> &str {
         self.segments().next_back().unwrap_or_default()
@@ -259,6 +264,16 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(id(text).resource_type().as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn types_are_compared_without_case_and_whole() {
+        let subnet = id(
+            "/subscriptions/s/resourceGroups/g/providers/microsoft.network/VirtualNetworks/v/subnets/n",
+        );
+        assert!(subnet.has_type("Microsoft.Network/virtualNetworks/subnets"));
+        assert!(!subnet.has_type("Microsoft.Network/virtualNetworks"));
+        assert!(!id("/subscriptions/s/resourceGroups/g").has_type(""));
     }
 
     #[test]

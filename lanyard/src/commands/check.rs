@@ -124,8 +124,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 }
 
 fn require_vault(id: &ArmResourceId) -> Result<(), CommandError> {
-    let is_vault = |kind: String| kind.eq_ignore_ascii_case(VaultBody::RESOURCE_TYPE);
-    if id.resource_type().is_some_and(is_vault) {
+    if id.has_type(VaultBody::RESOURCE_TYPE) {
         return Ok(());
     }
     Err(CommandError::invalid_input(format!("--key-vault-id: `{id}` is not the id of a vault"))

@@ -18,9 +18,7 @@ const USER_ASSIGNED_IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIden
 impl ServicePrincipal {
     /// The Azure resource of a user-assigned identity.
     pub(crate) fn user_assigned_identity(&self) -> Option<&ArmResourceId> {
-        self.resource_id().filter(|id| {
-            id.resource_type().is_some_and(|kind| kind.eq_ignore_ascii_case(USER_ASSIGNED_IDENTITY))
-        })
+        self.resource_id().filter(|id| id.has_type(USER_ASSIGNED_IDENTITY))
     }
 }
 

@@ -167,8 +167,7 @@ impl SeedPlan {
             ("securityGroupId", &self.security_group_id, "Microsoft.Network/networkSecurityGroups"),
         ];
         for (field, id, expected) in networks {
-            let found = id.resource_type().unwrap_or_default();
-            if !found.eq_ignore_ascii_case(expected) || id.resource_group().is_none() {
+            if !id.has_type(expected) || id.resource_group().is_none() {
                 add(field.to_owned(), &format!("the id is not of a `{expected}`"));
             }
         }

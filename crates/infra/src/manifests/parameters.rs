@@ -177,7 +177,7 @@ impl ClusterOptions {
             check_subnet("--nodepool-subnet-id", subnet, problems);
         }
         if let Some(set) = &pools.disk_encryption_set
-            && !has_type(set, "Microsoft.Compute/diskEncryptionSets")
+            && !is_group_resource(set, "Microsoft.Compute/diskEncryptionSets")
         {
             problems.add(
                 "--disk-encryption-set-id",
@@ -219,7 +219,7 @@ impl ClusterOptions {
 const MIN_DISK_SIZE: u32 = 16;
 
 fn check_subnet(flag: &'static str, id: &ArmResourceId, problems: &mut FlagProblems) {
-    if !has_type(id, "Microsoft.Network/virtualNetworks/subnets") {
+    if !is_group_resource(id, "Microsoft.Network/virtualNetworks/subnets") {
         problems.add(
             flag,
             format!("`{id}` is not the id of a Microsoft.Network/virtualNetworks/subnets"),
@@ -227,9 +227,9 @@ fn check_subnet(flag: &'static str, id: &ArmResourceId, problems: &mut FlagProbl
     }
 }
 
-fn has_type(id: &ArmResourceId, resource_type: &str) -> bool {
-    id.resource_group().is_some()
-        && id.resource_type().is_some_and(|it| it.eq_ignore_ascii_case(resource_type))
+/// Whether the id is that of a resource of this type in a resource group.
+fn is_group_resource(id: &ArmResourceId, resource_type: &str) -> bool {
+    id.resource_group().is_some() && id.has_type(resource_type)
 }
 
 impl MarketplaceOptions {

@@ -104,9 +104,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 
 /// Whether the id is that of a vault with this name.
 fn is_vault(id: &ArmResourceId, name: &VaultName) -> bool {
-    let resource_type = id.resource_type().unwrap_or_default();
-    resource_type.eq_ignore_ascii_case(VaultBody::RESOURCE_TYPE)
-        && id.name().eq_ignore_ascii_case(name.as_str())
+    id.has_type(VaultBody::RESOURCE_TYPE) && id.name().eq_ignore_ascii_case(name.as_str())
 }
 
 /// Fails if lanyard must not purge the deleted vault, or Azure rejects it. `is_ours` is whether lanyard created the

@@ -147,8 +147,7 @@ fn check_network_id(
     }
     let id: ArmResourceId = partial.check_parsed(&field, text)?;
     let expected = format!("Microsoft.Network/{kind}");
-    let is_kind = id.resource_type().is_some_and(|found| found.eq_ignore_ascii_case(&expected));
-    if !is_kind || id.resource_group().is_none() {
+    if !id.has_type(&expected) || id.resource_group().is_none() {
         let form = format!(
             "/subscriptions/{{subscription}}/resourceGroups/{{group}}/providers/{expected}/{{name}}"
         );
