@@ -133,11 +133,8 @@ impl AuditSummary {
         let resource = format!("{resource}{slash}{subresource}");
         self.requests += 1;
         let is_refused = line.response_status.code >= 400;
-        if line.is_forbidden() {
-            self.forbidden_requests += 1;
-        } else {
-            self.failed_requests += u64::from(is_refused);
-        }
+        self.failed_requests += u64::from(is_refused);
+        self.forbidden_requests += u64::from(line.is_forbidden());
         // A rejected write is not counted, so retries lower the measured rate.
         if !is_refused && WRITE_VERBS.contains(&line.verb.as_str()) {
             if resource == "leases" {
@@ -149,10 +146,10 @@ impl AuditSummary {
                 self.total_write_time += Duration::try_from(took).unwrap_or_default();
             }
         }
-        let verb = match line.response_status.code {
-            code @ 400.. => format!("{} ({code})", line.verb),
-            _ => line.verb.clone(),
-        };
+        let mut verb = line.verb.clone();
+        if is_refused {
+            verb = format!("{verb} ({})", line.response_status.code);
+        }
         *self.by_verb.entry((verb, resource)).or_default() += 1;
     }
 
@@ -188,12 +185,12 @@ impl AuditSummary {
         self.requests
     }
 
-    /// The number of requests with an error response, except those that the authorizer forbade.
+    /// The number of requests with an error response.
     pub(super) const fn failed_requests(&self) -> u64 {
         self.failed_requests
     }
 
-    /// The number of requests that the authorizer forbade.
+    /// The number of these requests that the authorizer forbade.
     pub(super) const fn forbidden_requests(&self) -> u64 {
         self.forbidden_requests
     }
