@@ -263,7 +263,9 @@ impl WatchStores {
     /// The cached HostedClusterIdentities of a cluster: the identity status that the operator wrote last.
     /// `None` if there is none.
     pub(crate) fn identities_report(&self, key: &ClusterKey) -> Option<IdentitiesReport> {
-        self.inner.lock().identities.get(key).map(CachedReport::parse)
+        let cached = self.inner.lock().identities.get(key).cloned();
+        // Parsed without the lock.
+        cached.map(|cached| cached.parse())
     }
 
     /// The state of a watched kind.

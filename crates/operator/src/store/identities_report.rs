@@ -29,12 +29,12 @@ impl IdentitiesReport {
 }
 
 /// The compact form of a report in the cache.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct CachedReport {
     uid: Box<str>,
     version: Box<str>,
     owner: Option<Box<str>>,
-    /// The status as JSON, which needs less than half of the memory of the parsed status.
+    /// The status as JSON, which needs less memory than the parsed status.
     status: Option<Box<[u8]>>,
 }
 

@@ -72,8 +72,8 @@ impl WatchStores {
     /// Stores the HostedClusterIdentities from the response to a write, unless the cache already has a newer
     /// version, or the watch delivered its deletion.
     pub(crate) fn store_identities(&self, key: &ClusterKey, identities: HostedClusterIdentities) {
-        let mut inner = self.inner.lock();
         let report = CachedReport::of(IdentitiesReport::of(identities));
+        let mut inner = self.inner.lock();
         let is_superseded = match inner.identities.get(key) {
             Some(known) => is_older_version(report.version(), known.version()),
             None => inner.has_watched(WatchedKind::Identities, report.version()),
