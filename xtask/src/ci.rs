@@ -160,7 +160,7 @@ fn all_stages() -> Vec<CiStage> {
         single_check_stage("codegen", codegen::check),
         single_check_stage(PROGRAMS, workspace::build_programs),
         counted_stage("test", test::run),
-        // Fuzz targets use one processor each, so they run beside the checks that follow.
+        // Fuzz targets run beside the stages that follow.
         single_check_stage(FUZZ_BUILD, fuzz::build_targets),
         single_check_stage("clippy", clippy),
         single_check_stage("docs", docs),
@@ -192,7 +192,7 @@ fn all_stages() -> Vec<CiStage> {
             fuzz::run_target(repository, target, fuzz::SMOKE_SECONDS)
         };
         let target = single_check_stage(&format!("fuzz {target}"), run);
-        CiStage { group: JobGroup::Suites, depends_on: vec![FUZZ_BUILD], ..target }
+        CiStage { group: JobGroup::FuzzTargets, depends_on: vec![FUZZ_BUILD], ..target }
     }));
     stages
 }

@@ -1,19 +1,18 @@
 //! Applies changes: all writes to the objects of a hosted cluster go through this module.
 
-use std::time::Duration;
-
 use futures::StreamExt;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use lanyard_desired::objects::ApplyStep;
 use lanyard_desired::{DesiredObject, ObjectChange, ObjectKey, ObjectWriter, diff::removal_patch};
-use lanyard_kubernetes::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi, backoff};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi};
 use serde_json::Value;
 
 use crate::encryption_key::prerequisite_secret;
 use crate::error::FencedWriteError;
 use crate::lease::FencingToken;
 use crate::metrics::{OperatorMetrics, WriteVerb};
+use crate::namespace_access;
 use crate::store::WatchStores;
 use crate::watched_resource::WatchedResource;
 
@@ -24,9 +23,6 @@ pub(crate) struct ObjectApplier<'a> {
     pub(crate) stores: &'a WatchStores,
     pub(crate) metrics: &'a OperatorMetrics,
     pub(crate) fencing_token: &'a FencingToken,
-    /// When this reconciliation wrote the operator's RoleBinding in the namespace of the control plane, on the
-    /// monotonic clock.
-    pub(crate) access_written_at: Option<Duration>,
 }
 
 /// The results of applied changes.
@@ -41,15 +37,10 @@ pub(crate) struct AppliedChanges {
 }
 
 impl ObjectApplier<'_> {
-    /// The applier for the writes that follow the operator's RoleBinding.
-    pub(crate) fn with_new_access(self) -> Self {
-        Self { access_written_at: Some(self.api.clock().monotonic()), ..self }
-    }
-
     /// Applies the changes in order; those of one step run concurrently. It stops after a failed namespace,
     /// permission or control plane. Any other failure skips only the changes whose [`prerequisite_secret`]
     /// failed.
-    pub(crate) async fn apply_changes(mut self, changes: Vec<ObjectChange>) -> AppliedChanges {
+    pub(crate) async fn apply_changes(self, changes: Vec<ObjectChange>) -> AppliedChanges {
         let mut applied = AppliedChanges::default();
         for (step, mut changes) in group_by_step(changes) {
             changes.retain(|change| {
@@ -69,9 +60,6 @@ impl ObjectApplier<'_> {
             let is_needed = step.is_some_and(|step| step <= ApplyStep::ControlPlane);
             if applied.is_lease_lost || (is_needed && !applied.failures.is_empty()) {
                 break;
-            }
-            if step == Some(ApplyStep::NamespaceAccess) {
-                self = self.with_new_access();
             }
         }
         applied.failures.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -138,7 +126,8 @@ impl ObjectApplier<'_> {
         }
     }
 
-    /// Applies an object and returns its new resource version.
+    /// Applies an object and returns its new resource version. After the operator's RoleBinding it waits until
+    /// the API server allows the writes that need it.
     pub(crate) async fn apply_object(
         self,
         object: &DesiredObject,
@@ -154,6 +143,10 @@ impl ObjectApplier<'_> {
         let written = self.write_object(key, verb, &format!("apply {key}"), patch).await?;
         let version = written.metadata.resource_version.clone().unwrap_or_default();
         self.stores.store_written(written);
+        if object.step == ApplyStep::NamespaceAccess {
+            let namespace = key.namespace.as_deref().unwrap_or_default();
+            namespace_access::wait_until_access_is_granted(self.api, namespace).await;
+        }
         Ok(version)
     }
 
@@ -194,8 +187,7 @@ impl ObjectApplier<'_> {
         }
     }
 
-    /// Sends a write within the remaining time of the lease. The API server learns of a RoleBinding through a
-    /// watch, so it may forbid a write for a short time after the operator's RoleBinding was written.
+    /// Sends a write within the remaining time of the lease.
     pub(crate) async fn write_object<T, F, Fut>(
         self,
         key: &ObjectKey,
@@ -208,38 +200,12 @@ impl ObjectApplier<'_> {
         Fut: Future<Output = Result<T, kube::Error>>,
     {
         let kind_and_verb = (key.kind.info().kind, verb);
-        let mut attempts = 0;
-        loop {
-            let (api, token) = (self.api, self.fencing_token);
-            let written =
-                write_fenced(api, token, self.metrics, kind_and_verb, action, &make).await;
-            attempts += 1;
-            let lacks_permission = match &written {
-                Err(FencedWriteError::Api(error)) => lacks_permission(error),
-                _ => false,
-            };
-            if !lacks_permission || !self.awaits_access() {
-                return written;
-            }
-            let pause = backoff(attempts, MIN_ACCESS_DELAY, MAX_ACCESS_DELAY, 0.0);
-            api.clock().sleep(pause).await;
-        }
-    }
-
-    /// Whether the API server may not yet know the operator's RoleBinding.
-    fn awaits_access(self) -> bool {
-        let now = self.api.clock().monotonic();
-        self.access_written_at.is_some_and(|at| now.saturating_sub(at) < ACCESS_TIMEOUT)
+        write_fenced(self.api, self.fencing_token, self.metrics, kind_and_verb, action, make).await
     }
 
     fn api_for(self, key: &ObjectKey) -> Api<DynamicObject> {
         WatchedResource::owned(key.kind).api(self.api.client(), key.namespace.as_deref())
     }
-}
-
-/// Whether the authorizer forbade a request. Quotas and admission have the same status with other messages.
-fn lacks_permission(error: &ApiError) -> bool {
-    matches!(error, ApiError::Refused { status: 403, message, .. } if message.contains(" cannot "))
 }
 
 /// Sends a write within the remaining time of the lease. It makes a single attempt; the next
@@ -294,10 +260,5 @@ fn group_by_object(changes: Vec<ObjectChange>) -> Vec<(ObjectKey, Vec<ObjectChan
     groups
 }
 
-/// The delays between writes that the API server forbids although their RoleBinding was just written, and how
-/// long that may last.
-const MIN_ACCESS_DELAY: Duration = Duration::from_millis(25);
-const MAX_ACCESS_DELAY: Duration = Duration::from_secs(1);
-const ACCESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The maximum number of concurrent writes per cluster.
 const MAX_CONCURRENT_WRITES: usize = 4;

@@ -92,7 +92,7 @@ async fn delete_owned_objects(
             PruneScope::OwnedBy { cluster_label: &label, owner_uid, unrendered: &unrendered };
         let changes = take_first_kind(diff_objects(&known.observed, &[], pruning));
         if !changes.is_empty() {
-            let applier = ensure_access(context, observed, applier).await?;
+            ensure_access(context, observed, applier).await?;
             let applied = applier.apply_changes(changes).await;
             let errors: Vec<_> = applied.failures.into_iter().map(|(_, error)| error).collect();
             return match errors.is_empty() {
@@ -122,10 +122,9 @@ async fn delete_owned_objects(
             continue;
         };
         if !object.is_deleting() {
-            let applier = match key.kind {
-                OwnedKind::HostedControlPlane => ensure_access(context, observed, applier).await?,
-                _ => applier,
-            };
+            if key.kind == OwnedKind::HostedControlPlane {
+                ensure_access(context, observed, applier).await?;
+            }
             applier.delete_object(&key, object.uid.clone(), None).await?;
         }
         if context.stores.uid(&observed.namespace, &key).is_some() {

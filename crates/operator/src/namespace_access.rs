@@ -6,11 +6,19 @@
 //! other objects. It is deleted with the namespace or, in a namespace that the operator did not create, as
 //! the last object.
 
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::Api;
+use kube::api::PostParams;
 use lanyard_api::HostedCluster;
 use lanyard_desired::objects::{
     ApplyStep, CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE, cluster_label,
 };
 use lanyard_desired::{DesiredObject, ObjectKey, ObjectWriter, OwnedKind};
+use lanyard_kubernetes::{ApiRetryPolicy, KubernetesApi, backoff};
 use serde_json::json;
 
 use crate::apply::ObjectApplier;
@@ -70,25 +78,105 @@ pub(crate) fn desired_access_binding(
     }
 }
 
-/// Creates the operator's RoleBinding if the stores lack it. Returns the applier for the writes that need it.
-pub(crate) async fn ensure_access<'a>(
+/// Creates the operator's RoleBinding if the stores lack it.
+pub(crate) async fn ensure_access(
     context: &ReconcileContext,
     observed: &ObservedCluster,
-    applier: ObjectApplier<'a>,
-) -> Result<ObjectApplier<'a>, FencedWriteError> {
+    applier: ObjectApplier<'_>,
+) -> Result<(), FencedWriteError> {
     let key = access_binding_key(&observed.namespace);
     let is_known = context.stores.uid(&observed.namespace, &key).is_some();
     let Some(account) = context.settings.service_account.as_ref().filter(|_| !is_known) else {
-        return Ok(applier);
+        return Ok(());
     };
     let binding = desired_access_binding(&observed.key, &observed.namespace, account);
-    applier.apply_object(&binding, WriteVerb::Create, false).await?;
-    Ok(applier.with_new_access())
+    applier.apply_object(&binding, WriteVerb::Create, false).await.map(drop)
 }
+
+/// Waits until the API server allows the operator's writes in a namespace, for at most [`MAX_WAIT`]: its authorizer
+/// learns of the new RoleBinding through a watch, and forbids them before that.
+///
+/// After that time the operator writes anyway, and the user sees the response to the write.
+pub(crate) async fn wait_until_access_is_granted(api: &KubernetesApi, namespace: &str) {
+    let mut last_answer = "no response".to_owned();
+    let reviews = review_until_granted(api, namespace, &mut last_answer);
+    if api.with_timeout(MAX_WAIT, reviews).await.is_none() {
+        let seconds = MAX_WAIT.as_secs();
+        tracing::warn!(
+            namespace,
+            "no access after {seconds} s with a new RoleBinding: {last_answer}"
+        );
+    }
+}
+
+/// Repeats the review of the operator's access until it is granted. Other answers and errors go to `last_answer`.
+async fn review_until_granted(api: &KubernetesApi, namespace: &str, last_answer: &mut String) {
+    let review = access_review(namespace);
+    let reviews = Api::<SelfSubjectAccessReview>::all(api.client().clone());
+    let parameters = PostParams::default();
+    let action = format!("review the operator's access to namespace {namespace}");
+    let policy = ApiRetryPolicy { attempt_timeout: MAX_WAIT, attempts: 1 };
+    for reviews_sent in 1.. {
+        let mut delay = backoff(reviews_sent, MIN_DELAY, MAX_DELAY, 0.0);
+        match api.call(policy, &action, || reviews.create(&parameters, &review)).await {
+            Ok(answer) => {
+                let status = answer.status.unwrap_or_default();
+                if status.allowed {
+                    return;
+                }
+                *last_answer = status.reason.unwrap_or_else(|| "the review denies it".to_owned());
+            }
+            Err(error) => {
+                delay = error.retry_after().unwrap_or(delay);
+                *last_answer = error.to_string();
+            }
+        }
+        api.clock().sleep(delay).await;
+    }
+}
+
+/// The review of one permission in a namespace of a control plane. It stands for all of them, because they are
+/// granted by one RoleBinding.
+fn access_review(namespace: &str) -> SelfSubjectAccessReview {
+    let info = OwnedKind::HostedControlPlane.info();
+    let attributes = ResourceAttributes {
+        group: info.api_version.split_once('/').map(|(group, _)| group.to_owned()),
+        resource: Some(info.plural.to_owned()),
+        verb: Some("patch".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(attributes),
+        ..SelfSubjectAccessReviewSpec::default()
+    };
+    SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }
+}
+
+/// The longest wait for access, and the delays between reviews.
+const MAX_WAIT: Duration = Duration::from_secs(3);
+const MIN_DELAY: Duration = Duration::from_millis(25);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permissions::{ApiPermission, control_plane_permissions};
+
+    #[test]
+    fn access_review_names_a_permission_of_the_control_plane_role() {
+        let review = access_review("clusters-harbour");
+        let attributes = review.spec.resource_attributes.unwrap();
+        assert_eq!(attributes.namespace.as_deref(), Some("clusters-harbour"));
+        let (group, resource) = (attributes.group.unwrap(), attributes.resource.unwrap());
+        let verb = attributes.verb.unwrap();
+        let grants_it = |right: &ApiPermission| {
+            right.group == group
+                && right.resource == resource
+                && right.verbs.contains(&verb.as_str())
+        };
+        assert!(control_plane_permissions().any(grants_it), "{verb} {resource} {group}");
+    }
 
     #[test]
     fn access_binding_names_the_operator_and_its_cluster() {

@@ -104,6 +104,13 @@ pub const PERMISSIONS: &[ApiPermission] = &[
         required_by: RequiredBy::RoleAll,
     },
     permission("rbac.authorization.k8s.io", "rolebindings", MANAGE, RequiredBy::RoleAll),
+    // The operator asks whether its new RoleBinding already grants access.
+    permission(
+        "authorization.k8s.io",
+        "selfsubjectaccessreviews",
+        &["create"],
+        RequiredBy::RoleAll,
+    ),
     // The operator binds only these ClusterRoles: canaries to the first, itself to the second.
     ApiPermission {
         group: "rbac.authorization.k8s.io",
@@ -218,10 +225,12 @@ mod tests {
         };
         let (namespaces, bindings) = (("", "namespaces"), (rbac, "rolebindings"));
         let identities = ("lanyard.dev", "hostedclusteridentities");
+        // The API server does not store reviews.
+        let reviews = ("authorization.k8s.io", "selfsubjectaccessreviews");
         let role = OperatorRole::All;
         assert_eq!(
             allowed_resources(role, "create"),
-            expected(&[namespaces, bindings, identities, ("", "events")])
+            expected(&[namespaces, bindings, identities, ("", "events"), reviews])
         );
         assert_eq!(allowed_resources(role, "delete"), expected(&[namespaces, bindings]));
         assert_eq!(

@@ -130,8 +130,7 @@ impl Operator {
         let fencing_token = LeaseTerms::permanent(clock).fencing_token(key)?;
         let (api, stores, metrics) = (&context.api, &*context.stores, &context.metrics);
         let fencing_token = &fencing_token;
-        let applier =
-            ObjectApplier { api, stores, metrics, fencing_token, access_written_at: None };
+        let applier = ObjectApplier { api, stores, metrics, fencing_token };
         let namespace = match observed.namespace_owner {
             NamespaceOwner::Absent => NamespaceAge::New,
             _ => NamespaceAge::Existing,

@@ -36,7 +36,7 @@ pub(crate) async fn reconcile(
         return Ok(Requeue::OnChange);
     };
     let ReconcileContext { api, stores, metrics, .. } = context;
-    let applier = ObjectApplier { api, stores, metrics, fencing_token, access_written_at: None };
+    let applier = ObjectApplier { api, stores, metrics, fencing_token };
     if !observed.cluster.is_deleting {
         namespace_owner::read_namespace_owner(context, &mut observed).await;
     }
@@ -165,8 +165,6 @@ struct ApplyPreconditions {
     /// Why the keys could not be recorded.
     record_errors: Vec<ApiError>,
     namespace: NamespaceAge,
-    /// When the operator's RoleBinding was written, on the monotonic clock.
-    access_written_at: Option<Duration>,
     /// When the next write in back-off is due, on the monotonic clock.
     backoff_until: Option<Duration>,
 }
@@ -188,7 +186,6 @@ async fn apply_cluster(
         ControlFlow::Continue(preconditions) => preconditions,
         ControlFlow::Break(outcome) => return Ok(outcome),
     };
-    let applier = ObjectApplier { access_written_at: preconditions.access_written_at, ..applier };
     let outcome = apply_objects(context, observed, valid, applier, &preconditions).await;
     if !outcome.requeue_now {
         return Ok(outcome);
@@ -223,9 +220,8 @@ async fn establish_preconditions(
     let added = finalizer::add_finalizer(context, observed, applier.fencing_token).await?;
     if observed.namespace_owner == NamespaceOwner::Absent {
         namespace_owner::create_namespace(observed, applier).await?;
-        let applier = namespace_access::ensure_access(context, observed, applier).await?;
-        (preconditions.namespace, preconditions.access_written_at) =
-            (NamespaceAge::New, applier.access_written_at);
+        namespace_access::ensure_access(context, observed, applier).await?;
+        preconditions.namespace = NamespaceAge::New;
     }
     if added == FinalizerOutcome::Added && encryption_key::lacks_key_record(context, valid) {
         // The key record must build on the version after the finalizer, which either the response contained

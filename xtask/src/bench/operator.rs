@@ -34,8 +34,6 @@ fn operator_metrics() -> Vec<BenchMetric> {
         compared("converge_time", MetricGoal::AtMostOfUpstream { factor: 1.25, limit: None }),
         alone("longest_pause", MetricGoal::None),
         alone("converge_refused", MetricGoal::AtMost(0.0)),
-        // The first write to a namespace can arrive before the API server knows the operator's RoleBinding there.
-        alone("converge_forbidden_per_cluster", MetricGoal::None),
         compared("writes_per_cluster", MetricGoal::None),
         alone("requests_per_cluster", MetricGoal::None),
         compared("requests_at_once", MetricGoal::None),

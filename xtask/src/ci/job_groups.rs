@@ -20,14 +20,17 @@ pub(super) enum JobGroup {
     Workspace,
     /// Stages that build elsewhere, and stages that no other stage waits for.
     SeparateBuild,
-    /// Suites without a node, and fuzz targets. They run programs that are already built.
+    /// Suites without a node. They run programs that are already built.
     Suites,
+    /// Fuzz targets. Each uses one processor for a fixed time.
+    FuzzTargets,
     /// Suites with a node, of which only one can run at a time, and the installation of their tools.
     NodeSuites,
 }
 
 impl JobGroup {
-    const ALL: [Self; 4] = [Self::Workspace, Self::SeparateBuild, Self::Suites, Self::NodeSuites];
+    const ALL: [Self; 5] =
+        [Self::Workspace, Self::SeparateBuild, Self::Suites, Self::FuzzTargets, Self::NodeSuites];
 
     /// The niceness of the stages. Suites mostly wait for other programs and have deadlines, so they run with
     /// normal priority.
@@ -35,7 +38,7 @@ impl JobGroup {
         match self {
             Self::Suites | Self::NodeSuites => None,
             Self::Workspace => Some("5"),
-            Self::SeparateBuild => Some("10"),
+            Self::SeparateBuild | Self::FuzzTargets => Some("10"),
         }
     }
 }
@@ -188,6 +191,8 @@ struct StageRunner {
     program: PathBuf,
     logs: PathBuf,
     uses_nice: bool,
+    /// Started before the first stage.
+    watch: Stopwatch,
 }
 
 impl StageRunner {
@@ -202,11 +207,12 @@ impl StageRunner {
         // The name is unique, because another run may use its own copy.
         let program = logs.join(format!("xtask-{}", std::process::id()));
         fs::copy(&own, &program).map_err(file("copy", &own))?;
-        Ok(Self { program, logs, uses_nice: repository.has_program("nice") })
+        let uses_nice = repository.has_program("nice");
+        Ok(Self { program, logs, uses_nice, watch: Stopwatch::start() })
     }
 
     fn run(&self, stage: &CiStage, group: JobGroup) -> StageOutcome {
-        process::print_line(&format!("... {}", stage.name));
+        process::print_line(&format!("{:>5} s ... {}", self.watch.elapsed().as_secs(), stage.name));
         let watch = Stopwatch::start();
         let result = self.run_process(stage, group).and_then(super::fail_on_ignored);
         let (name, seconds) = (stage.name.clone(), watch.elapsed().as_secs());

@@ -5,7 +5,7 @@ use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 
 use super::objects::is_older_version;
 
-/// What the operator reads of a HostedClusterIdentities.
+/// The fields of a HostedClusterIdentities that the operator uses.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct IdentitiesReport {
     pub(crate) uid: String,

@@ -77,6 +77,7 @@ impl State {
                 Some(object) => json_response(200, object),
                 None => not_found_response(path),
             },
+            RequestVerb::Review => json_response(201, &access_review(true)),
             RequestVerb::Create
                 if self.objects.contains_key(&object_location(&path.collection, &body)) =>
             {
@@ -307,6 +308,12 @@ pub(crate) fn failure_status(code: u16, more: &Value) -> Value {
         "code": code, "reason": "", "message": "scripted"});
     apply_merge(&mut status, more.clone());
     status
+}
+
+/// The authorizer's answer to a review.
+pub(crate) fn access_review(is_allowed: bool) -> Value {
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {},
+        "status": {"allowed": is_allowed}})
 }
 
 fn not_found_response(path: &RequestPath) -> Response<ResponseBody> {

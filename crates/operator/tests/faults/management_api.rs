@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::api_state::{
-    BodyFrame, ReceivedRequest, ResponseBody, State, WatchedObjectChange, failure_status,
-    full_body, json_response, location,
+    BodyFrame, ReceivedRequest, ResponseBody, State, WatchedObjectChange, access_review,
+    failure_status, full_body, json_response, location,
 };
 use crate::request_path::{RequestPath, RequestVerb};
 
@@ -34,6 +34,8 @@ pub(crate) struct FakeManagementApi {
 pub(crate) enum InjectedResponse {
     /// A `Status` with this HTTP code and these fields.
     Status(u16, Value),
+    /// An access review that denies.
+    AccessDenied,
     /// A watch that ends immediately.
     WatchEnd,
     /// A watch that sends an error event and ends.
@@ -264,6 +266,7 @@ impl FakeManagementApi {
             Some(InjectedResponse::Status(code, more)) => {
                 json_response(code, &failure_status(code, &more))
             }
+            Some(InjectedResponse::AccessDenied) => json_response(201, &access_review(false)),
             Some(InjectedResponse::WatchEnd) => Response::new(full_body(Bytes::new())),
             Some(InjectedResponse::WatchError(code, reason)) => {
                 json_response(200, &watch_error_event(code, reason))

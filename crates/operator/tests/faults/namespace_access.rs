@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lanyard_operator::OperatorRole;
 use serde_json::{Value, json};
 
+use crate::api_state::ReceivedRequest;
 use crate::fixture::{
     HOSTED_CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, OperatorFixture, SECOND, cluster_name,
     control_plane_namespace, hosted_cluster, is_fully_applied, is_write_for,
@@ -86,62 +87,70 @@ async fn operator_binds_itself_before_it_writes_in_a_namespace() {
     }
 }
 
+fn is_control_plane_write(request: &ReceivedRequest) -> bool {
+    request.verb.is_write() && request.path.collection == "hostedcontrolplanes"
+}
+
 #[tokio::test]
-async fn writes_forbidden_right_after_the_binding_are_retried_at_once() {
-    let refusals = AtomicUsize::new(3);
+async fn operator_writes_after_its_binding_is_in_force() {
+    let denials = AtomicUsize::new(3);
     let fixture = OperatorFixture::start(OperatorRole::All, |server| {
         server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
         server.inject(move |request| {
-            let is_it = request.verb.is_write() && request.path.collection == "hostedcontrolplanes";
-            let is_refused = |left: usize| left.checked_sub(1);
-            let is_it = is_it
-                && refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_refused).is_ok();
-            is_it.then(missing_permission)
+            let is_denied = |left: usize| left.checked_sub(1);
+            let is_it = request.verb == RequestVerb::Review
+                && denials.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_denied).is_ok();
+            is_it.then_some(InjectedResponse::AccessDenied)
         });
     });
     let is_applied = || is_fully_applied(&fixture.server, 0);
     fixture.advance_until("the objects exist", SECOND, is_applied).await;
-    let control_planes = fixture.server.count_requests(|request| {
-        request.verb.is_write() && request.path.collection == "hostedcontrolplanes"
+    let sent = fixture.server.describe_requests(|request| {
+        request.verb == RequestVerb::Review || is_control_plane_write(request)
     });
-    assert_eq!(control_planes, 4);
-    let reports = fixture
-        .server
-        .count_requests(|request| request.verb.is_write() && request.path.collection == IDENTITIES);
-    assert_eq!(reports, 2, "the object and its status: the refusals are not reported");
+    let (reviews, writes) = sent.split_at(4);
+    assert!(reviews.iter().all(|line| line.starts_with("Review ")), "{sent:#?}");
+    assert!(writes.iter().all(|line| line.contains(" hostedcontrolplanes ")), "{sent:#?}");
+    assert_eq!(writes.len(), 1, "{sent:#?}");
 }
 
 #[tokio::test]
-async fn permanently_forbidden_write_is_not_retried_at_once() {
-    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
-        server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
-        server.inject(|request| {
-            let is_it = request.verb.is_write() && request.path.collection == "hostedcontrolplanes";
-            is_it.then(missing_permission)
+async fn operator_writes_after_three_seconds_without_a_granted_review() {
+    let responses = [
+        || InjectedResponse::AccessDenied,
+        || InjectedResponse::error_status(403, "Forbidden"),
+        || InjectedResponse::error_status(500, "InternalError"),
+    ];
+    for response in responses {
+        let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+            server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
+            server.inject(move |request| (request.verb == RequestVerb::Review).then(response));
         });
-    });
-    fixture.advance(10 * SECOND).await;
-    let tries = fixture.server.count_requests(|request| {
-        request.verb.is_write() && request.path.collection == "hostedcontrolplanes"
-    });
-    assert!((5..=12).contains(&tries), "{tries} tries in ten seconds");
+        let is_applied = || is_fully_applied(&fixture.server, 0);
+        let waited = fixture.advance_until("the objects exist", 5 * SECOND, is_applied).await;
+        assert!((3 * SECOND..4 * SECOND).contains(&waited), "{waited:?}");
+        assert_eq!(fixture.server.count_requests(is_control_plane_write), 1);
+        let reviews = fixture.server.count_requests(|it| it.verb == RequestVerb::Review);
+        assert!((5..=10).contains(&reviews), "{reviews} reviews");
+    }
 }
 
-/// A quota and admission reply with the same status.
+/// A quota and admission reply with the same status as the authorizer.
 #[tokio::test]
-async fn write_that_a_quota_forbids_is_not_retried_at_once() {
-    let fixture = OperatorFixture::start(OperatorRole::All, |server| {
-        server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
-        server.inject(|request| {
-            let is_it = request.verb.is_write() && request.path.collection == "hostedcontrolplanes";
-            is_it.then(|| InjectedResponse::error_status(403, "Forbidden"))
+async fn forbidden_write_is_reported_and_repeated_after_half_a_minute() {
+    for response in [missing_permission, || InjectedResponse::error_status(403, "Forbidden")] {
+        let fixture = OperatorFixture::start(OperatorRole::All, |server| {
+            server.put_externally(HOSTED_CLUSTERS, hosted_cluster(0));
+            server.inject(move |request| is_control_plane_write(request).then(response));
         });
-    });
-    fixture.run_until_idle().await;
-    let tries = fixture.server.count_requests(|request| {
-        request.verb.is_write() && request.path.collection == "hostedcontrolplanes"
-    });
-    assert_eq!(tries, 1);
+        fixture.advance(10 * SECOND).await;
+        assert_eq!(fixture.server.count_requests(is_control_plane_write), 1);
+        let report = fixture.server.object(IDENTITIES, NAMESPACE, &cluster_name(0)).unwrap();
+        let status = report["status"].to_string();
+        assert!(status.contains("check the operator's log and its permissions"), "{status}");
+        fixture.advance(30 * SECOND).await;
+        assert_eq!(fixture.server.count_requests(is_control_plane_write), 2);
+    }
 }
 
 #[tokio::test]

@@ -27,6 +27,8 @@ pub(crate) enum RequestVerb {
     Watch,
     Get,
     Create,
+    /// An access review, which the API server does not store.
+    Review,
     Patch,
     Delete,
     Other,
@@ -74,6 +76,7 @@ impl RequestVerb {
             ("GET", true) if path.is_watch => Self::Watch,
             ("GET", true) => Self::List,
             ("GET", false) => Self::Get,
+            ("POST", _) if path.collection == "selfsubjectaccessreviews" => Self::Review,
             ("POST", _) => Self::Create,
             ("PATCH", false) => Self::Patch,
             ("DELETE", false) => Self::Delete,

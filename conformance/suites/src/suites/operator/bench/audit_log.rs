@@ -50,7 +50,6 @@ pub(super) struct AuditSummary {
     by_verb: BTreeMap<(String, String), u64>,
     requests: u64,
     failed_requests: u64,
-    forbidden_requests: u64,
     writes: u64,
     lease_writes: u64,
     first_write: Option<Timestamp>,
@@ -68,8 +67,6 @@ struct AuditLogLine {
     object_ref: AuditObjectRef,
     #[serde(default)]
     response_status: AuditResponseStatus,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
     request_received_timestamp: Timestamp,
     stage_timestamp: Timestamp,
 }
@@ -85,14 +82,6 @@ struct AuditObjectRef {
 #[serde(default)]
 struct AuditResponseStatus {
     code: u16,
-}
-
-impl AuditLogLine {
-    /// Whether the authorizer forbade the request. Quotas and admission respond with the same status.
-    fn is_forbidden(&self) -> bool {
-        let decision = self.annotations.get("authorization.k8s.io/decision");
-        decision.is_some_and(|decision| decision == "forbid")
-    }
 }
 
 impl ApiServerAuditLog {
@@ -134,9 +123,9 @@ impl AuditSummary {
         self.requests += 1;
         let is_refused = line.response_status.code >= 400;
         self.failed_requests += u64::from(is_refused);
-        self.forbidden_requests += u64::from(line.is_forbidden());
         // A rejected write is not counted, so retries lower the measured rate.
-        if !is_refused && WRITE_VERBS.contains(&line.verb.as_str()) {
+        let is_write = WRITE_VERBS.contains(&line.verb.as_str()) && resource != ACCESS_REVIEWS;
+        if is_write && !is_refused {
             if resource == "leases" {
                 self.lease_writes += 1;
             } else {
@@ -173,7 +162,6 @@ impl AuditSummary {
         }
         self.requests += later.requests;
         self.failed_requests += later.failed_requests;
-        self.forbidden_requests += later.forbidden_requests;
         self.writes += later.writes;
         self.lease_writes += later.lease_writes;
         self.last_write = self.last_write.max(later.last_write);
@@ -188,11 +176,6 @@ impl AuditSummary {
     /// The number of requests with an error response.
     pub(super) const fn failed_requests(&self) -> u64 {
         self.failed_requests
-    }
-
-    /// The number of these requests that the authorizer forbade.
-    pub(super) const fn forbidden_requests(&self) -> u64 {
-        self.forbidden_requests
     }
 
     /// The number of successful writes except those of leases: objects, statuses, finalizers, events.
@@ -235,4 +218,6 @@ impl AuditSummary {
     }
 }
 
+/// The API server does not store reviews, so they are no writes.
+pub(super) const ACCESS_REVIEWS: &str = "selfsubjectaccessreviews";
 const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];

@@ -42,12 +42,6 @@ pub(super) async fn run_benchmark(
     // Failed requests of the slower run count as well.
     let failed = first.requests.failed_requests() + second.requests.failed_requests();
     results.add_operator("converge_refused", "requests", count_to_f64(failed));
-    let forbidden = first.requests.forbidden_requests() + second.requests.forbidden_requests();
-    results.add_operator(
-        "converge_forbidden_per_cluster",
-        "requests",
-        count_to_f64(forbidden) / (2.0 * count_to_f64(scale.clusters)),
-    );
     let ours = if second.writes_per_second() > first.writes_per_second() { second } else { first };
     ours.add_measurements(&mut results, scale.clusters);
     let best = if after.writes_per_second() > before.writes_per_second() { after } else { before };

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::{Layer, Service};
 
+use super::audit_log::ACCESS_REVIEWS;
 use super::fleet::{self, NAMESPACE};
 
 /// The namespace in which the write loop writes instead of that of the HostedClusters, with a name of the
@@ -177,9 +178,12 @@ where
 }
 
 impl RecordedWrite {
-    /// The request without its body, if it writes something other than a lease.
+    /// The request without its body, if it writes an object other than a lease.
     fn from_request(request: &Request<Body>) -> Option<Self> {
-        let is_write = request.method() != Method::GET && !request.uri().path().contains("/leases");
+        let path = request.uri().path();
+        let is_write = request.method() != Method::GET
+            && !path.contains("/leases")
+            && !path.ends_with(ACCESS_REVIEWS);
         is_write.then(|| Self {
             method: request.method().clone(),
             path: request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),

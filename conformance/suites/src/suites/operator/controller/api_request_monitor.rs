@@ -25,14 +25,11 @@ use crate::waiting::{POLL_INTERVAL, sleep};
 pub(super) struct ApiRequestMonitor {
     sent_requests: Arc<Mutex<Vec<String>>>,
     answered_requests: Arc<Mutex<Vec<String>>>,
-    used_permissions: Arc<Mutex<BTreeSet<NamespacePermission>>>,
-    refused_permissions: Arc<Mutex<BTreeSet<NamespacePermission>>>,
+    used_permissions: Arc<Mutex<BTreeSet<RbacPermission>>>,
+    refused_permissions: Arc<Mutex<BTreeSet<RbacPermission>>>,
     is_disconnected: Arc<AtomicBool>,
     before_next_write: Arc<Mutex<Option<BeforeWriteHook>>>,
 }
-
-/// A permission and the namespace in which a request needed it.
-pub(super) type NamespacePermission = (RbacPermission, String);
 
 /// An action before the first write whose path contains the text.
 type BeforeWriteHook = (String, Box<dyn FnOnce() + Send>);
@@ -41,7 +38,9 @@ impl ApiRequestMonitor {
     /// The writes that were sent and whose path contains `part`. Blocked writes are not included.
     pub(super) fn writes_to(&self, part: &str) -> Vec<String> {
         let lines = self.sent_requests.lock();
-        let is_write = |line: &&String| !line.starts_with("GET ");
+        let is_write = |line: &&String| {
+            !line.starts_with("GET ") && !line.ends_with("/selfsubjectaccessreviews")
+        };
         lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
     }
 
@@ -72,19 +71,12 @@ impl ApiRequestMonitor {
 
     /// The permissions that successful requests needed.
     pub(super) fn used_permissions(&self) -> BTreeSet<RbacPermission> {
-        self.used_permissions.lock().iter().map(|(permission, _)| permission.clone()).collect()
+        self.used_permissions.lock().clone()
     }
 
     /// The permissions that forbidden requests needed.
     pub(super) fn refused_permissions(&self) -> BTreeSet<RbacPermission> {
-        self.refused_permissions.lock().iter().map(|(permission, _)| permission.clone()).collect()
-    }
-
-    /// The permissions that forbidden requests needed and that the operator did not get in the same namespace:
-    /// the authorizer learns of a RoleBinding through a watch, so the operator may try before it is effective.
-    pub(super) fn missing_permissions(&self) -> BTreeSet<NamespacePermission> {
-        let used = self.used_permissions.lock();
-        self.refused_permissions.lock().difference(&used).cloned().collect()
+        self.refused_permissions.lock().clone()
     }
 
     /// Blocks or unblocks requests. Blocked requests get no response.
@@ -135,7 +127,6 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let line = format!("{} {}", request.method(), request.uri().path());
         let needed = required_permission(request.method(), request.uri());
-        let namespace = namespace_of(request.uri());
         let monitor = self.monitor.clone();
         // The request is sent only when its response future is polled.
         let answer = self.service.call(request);
@@ -160,26 +151,16 @@ where
             }
             match needed {
                 Some(needed) if answer.status().is_success() => {
-                    let proven = proven_permissions(needed, answer.status()).into_iter();
-                    let proven = proven.map(|permission| (permission, namespace.clone()));
+                    let proven = proven_permissions(needed, answer.status());
                     monitor.used_permissions.lock().extend(proven);
                 }
                 Some(needed) if answer.status() == StatusCode::FORBIDDEN => {
-                    monitor.refused_permissions.lock().insert((needed, namespace));
+                    monitor.refused_permissions.lock().insert(needed);
                 }
                 _ => {}
             }
             Ok(answer)
         })
-    }
-}
-
-/// The namespace of the requested objects; empty for all namespaces and for objects without one.
-fn namespace_of(uri: &http::Uri) -> String {
-    let mut parts = uri.path().split('/').skip_while(|part| *part != "namespaces").skip(1);
-    match (parts.next(), parts.next()) {
-        (Some(namespace), Some(_)) => namespace.to_owned(),
-        _ => String::new(),
     }
 }
 
@@ -245,6 +226,11 @@ mod tests {
             ("DELETE", "/apis/apps/v1/namespaces/a/deployments/b", "apps/deployments/delete"),
             ("POST", "/api/v1/namespaces/a/events", "/events/create"),
             (
+                "POST",
+                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                "authorization.k8s.io/selfsubjectaccessreviews/create",
+            ),
+            (
                 "PATCH",
                 "/apis/lanyard.dev/v1alpha1/namespaces/a/hostedclusteridentities/b/status",
                 "lanyard.dev/hostedclusteridentities/status/patch",
@@ -256,13 +242,5 @@ mod tests {
             assert_eq!(format!("{group}/{resource}/{verb}"), expected, "{uri}");
         }
         assert_eq!(required_permission(&Method::GET, &"/version".parse().unwrap()), None);
-        for (uri, expected) in [
-            ("/api/v1/namespaces/a/secrets/b", "a"),
-            ("/apis/apps/v1/namespaces/a/deployments", "a"),
-            ("/api/v1/namespaces/a", ""),
-            ("/api/v1/secrets", ""),
-        ] {
-            assert_eq!(namespace_of(&uri.parse().unwrap()), expected, "{uri}");
-        }
     }
 }

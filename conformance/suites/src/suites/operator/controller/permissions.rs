@@ -215,7 +215,7 @@ async fn every_permission_is_used_with_identity_only_role(
 /// Fails unless every permission of the role was used and no permission was missing.
 fn expect_exact_permissions(monitor: &ApiRequestMonitor, role: OperatorRole) -> Result<(), Failed> {
     let used = monitor.used_permissions();
-    expect_equal_sets("forbidden requests", &monitor.missing_permissions(), &BTreeSet::new())?;
+    expect_equal_sets("forbidden requests", &monitor.refused_permissions(), &BTreeSet::new())?;
     let in_control_planes = control_plane_permissions().filter(|_| role == OperatorRole::All);
     let table = cluster_permissions(role)
         .chain(in_control_planes)
