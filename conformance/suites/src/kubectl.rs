@@ -90,7 +90,8 @@ impl Kubectl {
 
     /// Deletes objects and waits until they are gone. Missing objects are not an error.
     pub(crate) fn delete(&self, arguments: &[&str]) -> Result<(), KubectlError> {
-        let mut whole = vec!["delete", "--ignore-not-found", "--timeout=90s"];
+        // The deletion of a CustomResourceDefinition took more than 90 s beside a build.
+        let mut whole = vec!["delete", "--ignore-not-found", "--timeout=4m"];
         whole.extend(arguments);
         self.run(&whole).map(drop)
     }
