@@ -124,7 +124,8 @@ async fn review_until_granted(api: &KubernetesApi, namespace: &str, last_answer:
                 if status.allowed {
                     return;
                 }
-                *last_answer = status.reason.unwrap_or_else(|| "the review denies it".to_owned());
+                let reason = status.reason.filter(|reason| !reason.is_empty());
+                *last_answer = reason.unwrap_or_else(|| "the review denies it".to_owned());
             }
             Err(error) => {
                 delay = error.retry_after().unwrap_or(delay);
