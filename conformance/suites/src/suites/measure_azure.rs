@@ -75,9 +75,8 @@ impl AzureBenchmarkScale {
         Self {
             objects,
             warm_up: Duration::from_millis(500),
-            // Short rounds, because other programs and virtual machines disturb a long one.
-            window: Duration::from_secs(1),
-            rounds: 9,
+            window: Duration::from_secs(3),
+            rounds: 3,
             starts: 11,
             rest: Duration::from_secs(5),
         }
