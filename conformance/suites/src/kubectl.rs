@@ -90,8 +90,7 @@ impl Kubectl {
 
     /// Deletes objects and waits until they are gone. Missing objects are not an error.
     pub(crate) fn delete(&self, arguments: &[&str]) -> Result<(), KubectlError> {
-        // The deletion of a CustomResourceDefinition took more than 90 s beside a build.
-        let mut whole = vec!["delete", "--ignore-not-found", "--timeout=4m"];
+        let mut whole = vec!["delete", "--ignore-not-found", "--timeout=90s"];
         whole.extend(arguments);
         self.run(&whole).map(drop)
     }
