@@ -29,6 +29,7 @@ use crate::metrics::WriteVerb;
 use crate::observe::ObservedCluster;
 use crate::permissions::CONTROL_PLANE_CLUSTER_ROLE;
 use crate::settings::ServiceAccountKey;
+use crate::watched_resource::WatchedResource;
 
 /// The key of the operator's RoleBinding in the namespace of a control plane.
 pub(crate) fn access_binding_key(namespace: &str) -> ObjectKey {
@@ -139,10 +140,10 @@ async fn review_until_granted(api: &KubernetesApi, namespace: &str, last_answer:
 /// The review of one permission in a namespace of a control plane. It stands for all of them, because they are
 /// granted by one RoleBinding.
 fn access_review(namespace: &str) -> SelfSubjectAccessReview {
-    let info = OwnedKind::HostedControlPlane.info();
+    let WatchedResource { resource, .. } = WatchedResource::owned(OwnedKind::HostedControlPlane);
     let attributes = ResourceAttributes {
-        group: info.api_version.split_once('/').map(|(group, _)| group.to_owned()),
-        resource: Some(info.plural.to_owned()),
+        group: Some(resource.group),
+        resource: Some(resource.plural),
         verb: Some("patch".to_owned()),
         namespace: Some(namespace.to_owned()),
         ..ResourceAttributes::default()
