@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::Resource as _;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use lanyard_cluster::ControlPlaneOptions;
 use libtest_mimic::Failed;
 use serde::Deserialize;
@@ -124,7 +126,9 @@ impl AuditSummary {
         let is_refused = line.response_status.code >= 400;
         self.failed_requests += u64::from(is_refused);
         // A rejected write is not counted, so retries lower the measured rate.
-        let is_write = WRITE_VERBS.contains(&line.verb.as_str()) && resource != ACCESS_REVIEWS;
+        // The API server does not store reviews.
+        let is_review = resource == SelfSubjectAccessReview::URL_PATH_SEGMENT;
+        let is_write = WRITE_VERBS.contains(&line.verb.as_str()) && !is_review;
         if is_write && !is_refused {
             if resource == "leases" {
                 self.lease_writes += 1;
@@ -218,6 +222,4 @@ impl AuditSummary {
     }
 }
 
-/// The API server does not store reviews, so they are no writes.
-pub(super) const ACCESS_REVIEWS: &str = "selfsubjectaccessreviews";
 const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task;
 
 use http::{HeaderValue, Method, Request, header};
+use k8s_openapi::Resource as _;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::Config;
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -17,7 +19,6 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::{Layer, Service};
 
-use super::audit_log::ACCESS_REVIEWS;
 use super::fleet::{self, NAMESPACE};
 
 /// The namespace in which the write loop writes instead of that of the HostedClusters, with a name of the
@@ -183,7 +184,7 @@ impl RecordedWrite {
         let path = request.uri().path();
         let is_write = request.method() != Method::GET
             && !path.contains("/leases")
-            && !path.ends_with(ACCESS_REVIEWS);
+            && !path.ends_with(SelfSubjectAccessReview::URL_PATH_SEGMENT);
         is_write.then(|| Self {
             method: request.method().clone(),
             path: request.uri().path_and_query().map(ToString::to_string).unwrap_or_default(),

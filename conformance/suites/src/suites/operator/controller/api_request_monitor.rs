@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task;
 
 use http::{Method, Request, Response, StatusCode};
+use k8s_openapi::Resource as _;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::Config;
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -39,7 +41,7 @@ impl ApiRequestMonitor {
     pub(super) fn writes_to(&self, part: &str) -> Vec<String> {
         let lines = self.sent_requests.lock();
         let is_write = |line: &&String| {
-            !line.starts_with("GET ") && !line.ends_with("/selfsubjectaccessreviews")
+            !line.starts_with("GET ") && !line.ends_with(SelfSubjectAccessReview::URL_PATH_SEGMENT)
         };
         lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
     }
