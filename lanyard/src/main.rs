@@ -24,6 +24,12 @@ mod signals;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+/// The allocator of programs with the local Azure. With one heap of the GNU C Library for all threads, allocation
+/// took a quarter of the local Azure's processor time.
+#[cfg(feature = "emulator")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = cli::Cli::parse_arguments(process_arguments());
     logging::init(&cli.log, cli.command.default_log_filter(), cli.command.logs_json());

@@ -301,7 +301,7 @@ pub(crate) fn azure_benchmark_command(
     let binaries = build_benchmark_programs(repository)?;
     flags.push(programs::tool_flag("bare-tls-server", &build_bare_tls_server(repository)?));
     let mut command = driver_command(repository, &binaries, "measure-azure", flags, lanyard);
-    // The same variables as in the image. Node.js does not use them.
+    // The same variables as in the image, also for the bare TLS server. Node.js does not use them.
     command.envs(image::base_files::allocator_variables(ImageKind::Azure).iter().copied());
     Ok(command)
 }

@@ -23,6 +23,10 @@ use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
+/// The allocator of the local Azure.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Answer every request with the same response
 #[derive(Debug, Parser)]
 #[command(name = "bare-tls-server")]

@@ -15,13 +15,18 @@ const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 /// the caches, a node plugin with a hundred volumes needs 1 MiB less.
 const NO_THREAD_CACHE: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 
+/// mimalloc returns free memory to the system at once: an idle local Azure needs 0.6 MiB less. mimalloc is the
+/// allocator of Rust code; C code uses that of the GNU C Library.
+const RETURN_FREE_MEMORY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
+
 /// The environment variables of an image that configure the allocator.
 pub(crate) const fn allocator_variables(
     image_kind: ImageKind,
 ) -> &'static [(&'static str, &'static str)] {
     match image_kind {
         ImageKind::Node => &[ONE_HEAP, NO_THREAD_CACHE],
-        ImageKind::Lanyard | ImageKind::Azure => &[ONE_HEAP],
+        ImageKind::Lanyard => &[ONE_HEAP],
+        ImageKind::Azure => &[ONE_HEAP, RETURN_FREE_MEMORY],
     }
 }
 
@@ -60,6 +65,20 @@ mod tests {
     fn ca_bundle_is_in_the_roots_directory() {
         let bundle = format!("{}/ca-certificates.crt", ROOTS_DIRECTORY.trim_start_matches('/'));
         assert!(client_base_files().iter().any(|entry| entry.path() == bundle));
-        assert_eq!(image_environment(ImageKind::Node)[0], "SSL_CERT_DIR=/etc/ssl/certs");
+        for image_kind in ImageKind::ALL {
+            assert_eq!(image_environment(image_kind)[0], "SSL_CERT_DIR=/etc/ssl/certs");
+        }
+    }
+
+    #[test]
+    fn variables_configure_the_allocators_of_each_image() {
+        let variables =
+            ImageKind::ALL.map(|image_kind| image_environment(image_kind)[1..].join(" "));
+        let expected = [
+            "MALLOC_ARENA_MAX=1 GLIBC_TUNABLES=glibc.malloc.tcache_count=0",
+            "MALLOC_ARENA_MAX=1",
+            "MALLOC_ARENA_MAX=1 MIMALLOC_PURGE_DELAY=0",
+        ];
+        assert_eq!(variables, expected);
     }
 }

@@ -100,8 +100,9 @@ impl ImageKind {
                 "lanyard-operator",
                 "lanyard-up",
                 "comfy-table",
+                "mimalloc",
             ],
-            Self::Lanyard => &["lanyard-emulator", "lanyard-up"],
+            Self::Lanyard => &["lanyard-emulator", "lanyard-up", "mimalloc"],
             Self::Azure => &[],
         }
     }
