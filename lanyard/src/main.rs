@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The allocator of programs with the local Azure. With one heap of the GNU C Library for all threads, allocation
-/// took a quarter of the local Azure's processor time.
+/// takes a quarter of the local Azure's processor time.
 #[cfg(feature = "emulator")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
