@@ -13,6 +13,9 @@ use serde::de::DeserializeOwned;
 /// The port that a URL with `https` does not name.
 pub(crate) const HTTPS_PORT: u16 = 443;
 
+/// The initial capacity of a JSON body in bytes, which most replies do not exceed.
+const JSON_BODY_CAPACITY: usize = 1024;
+
 /// How a request was transported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestScheme {
@@ -111,7 +114,7 @@ impl fmt::Debug for ServiceRequest {
 pub(crate) struct ServiceReply {
     pub(crate) status: StatusCode,
     /// The headers that the service adds; the server adds the request ids and the date.
-    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// The reason of a rejection, for the request log. Never contains a secret.
     pub(crate) rejection_reason: Option<String>,
@@ -128,15 +131,21 @@ impl fmt::Debug for ServiceReply {
 }
 
 impl ServiceReply {
+    /// The first value of a header, if it is visible text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
     /// A reply without a body.
     pub(crate) fn empty(status: StatusCode) -> Self {
-        Self { status, headers: Vec::new(), body: Bytes::new(), rejection_reason: None }
+        Self { status, headers: HeaderMap::new(), body: Bytes::new(), rejection_reason: None }
     }
 
     /// A reply with a JSON body.
     pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Self {
-        match serde_json::to_vec(body) {
-            Ok(body) => Self::empty(status).with_body("application/json; charset=utf-8", body),
+        let mut text = Vec::with_capacity(JSON_BODY_CAPACITY);
+        match serde_json::to_writer(&mut text, body) {
+            Ok(()) => Self::empty(status).with_body("application/json; charset=utf-8", text),
             Err(error) => Self::text(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("the emulator could not write its reply: {error}"),
@@ -150,10 +159,10 @@ impl ServiceReply {
         Self::empty(status).with_body("text/plain; charset=utf-8", body.into())
     }
 
-    /// Replaces the body.
+    /// Replaces the body and its content type.
     #[must_use]
     pub(crate) fn with_body(mut self, kind: &'static str, body: impl Into<Bytes>) -> Self {
-        self.headers.push((CONTENT_TYPE, HeaderValue::from_static(kind)));
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         self.body = body.into();
         self
     }
@@ -162,7 +171,7 @@ impl ServiceReply {
     #[must_use]
     pub(crate) fn with_header(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
-            self.headers.push((HeaderName::from_static(name), value));
+            self.headers.append(HeaderName::from_static(name), value);
         }
         self
     }
@@ -213,6 +222,18 @@ mod tests {
         for (path, expected) in cases {
             assert_eq!(normalize_path(path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn replacing_the_body_replaces_its_content_type_and_no_other_header() {
+        let reply = ServiceReply::text(StatusCode::OK, "old")
+            .with_header("set-cookie", "a=1")
+            .with_header("set-cookie", "b=2")
+            .with_body("text/html", "new");
+        let values = |name| reply.headers.get_all(name).iter().collect::<Vec<_>>();
+        assert_eq!(values("content-type"), ["text/html"]);
+        assert_eq!(values("set-cookie"), ["a=1", "b=2"]);
+        assert_eq!(reply.header("set-cookie"), Some("a=1"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The headers that every service adds to its replies: the date, the request ids and the caching rules.
 
+use http::HeaderValue;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use uuid::Uuid;
@@ -17,8 +18,8 @@ static DATE_PRINTER: DateTimePrinter = DateTimePrinter::new();
 pub(crate) struct ServiceHeaders {
     service: Option<AzureService>,
     request_id: Uuid,
-    /// The region of the vault; empty for other hosts.
-    vault_region: String,
+    /// The region of the vault; `None` for other hosts.
+    vault_region: Option<HeaderValue>,
     now: Timestamp,
 }
 
@@ -34,21 +35,22 @@ impl ServiceHeaders {
         let vault = (service == Some(AzureService::KeyVault))
             .then(|| azure.vaults.vault_at_host(&request.host))
             .flatten();
-        let vault_region = vault.map_or_else(String::new, |vault| vault.location.clone());
+        let vault_region = vault.and_then(|vault| HeaderValue::from_str(&vault.location).ok());
         Self { service, request_id: ids.next_uuid(), vault_region, now }
     }
 
     /// Adds the headers.
     pub(crate) fn add_to(self, mut reply: ServiceReply, request: &ServiceRequest) -> ServiceReply {
-        let id = self.request_id.to_string();
+        let mut id = Uuid::encode_buffer();
+        let id: &str = self.request_id.hyphenated().encode_lower(&mut id);
         let date = DATE_PRINTER.timestamp_to_rfc9110_string(&self.now).unwrap_or_default();
-        reply = reply.with_header("date", date).with_header("x-ms-request-id", &id);
+        reply = reply.with_header("date", date).with_header("x-ms-request-id", id);
         if let Some(sent) = request.header("x-ms-client-request-id").filter(|id| id.len() <= 128) {
             reply = reply.with_header("x-ms-client-request-id", sent);
         }
         match self.service {
             Some(AzureService::Arm) => {
-                let correlation = request.header("x-ms-correlation-request-id").unwrap_or(&id);
+                let correlation = request.header("x-ms-correlation-request-id").unwrap_or(id);
                 let stamp = self.now.strftime("%Y%m%dT%H%M%SZ");
                 let routing = format!("LANYARD:{stamp}:{correlation}");
                 reply
@@ -63,9 +65,12 @@ impl ServiceHeaders {
                 }
                 reply.with_header("cache-control", "no-store, no-cache")
             }
-            Some(AzureService::KeyVault) => reply
-                .with_header("x-ms-keyvault-region", self.vault_region)
-                .with_header("cache-control", "no-cache"),
+            Some(AzureService::KeyVault) => {
+                if let Some(region) = self.vault_region {
+                    reply.headers.insert("x-ms-keyvault-region", region);
+                }
+                reply.with_header("cache-control", "no-cache")
+            }
             Some(AzureService::Blob | AzureService::StaticWebsite) => {
                 let version = request.header("x-ms-version").unwrap_or("2009-09-19");
                 reply.with_header("x-ms-version", version)

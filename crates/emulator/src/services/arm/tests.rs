@@ -56,11 +56,6 @@ fn error_code(reply: &ServiceReply) -> String {
     reply_json(reply)["error"]["code"].as_str().unwrap_or_default().to_owned()
 }
 
-fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
-    let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
-    found.map(|(_, value)| value.to_str().unwrap())
-}
-
 /// A request that a component's role grants and one that it denies.
 fn granted_and_denied_paths(component: Component) -> [String; 2] {
     let at = |group: &str, rest: &str| format!("{GROUP}/{group}/providers/Microsoft.{rest}");
@@ -148,7 +143,7 @@ fn ids_keep_their_case_and_paths_match_any_case() {
     );
     assert_eq!(found["type"], "Microsoft.Network/virtualNetworks");
     let tagged = visit.get(visit.owner, &path);
-    assert_eq!(header(&tagged, "etag"), found["etag"].as_str());
+    assert_eq!(tagged.header("etag"), found["etag"].as_str());
     assert_eq!(found["properties"]["subnets"][0]["name"], "default");
 }
 
@@ -169,7 +164,7 @@ fn invalid_token_or_api_version_returns_its_error_code() {
         (missing.status, error_code(&missing).as_str()),
         (StatusCode::UNAUTHORIZED, "AuthenticationFailed")
     );
-    let challenge = header(&missing, "www-authenticate").unwrap();
+    let challenge = missing.header("www-authenticate").unwrap();
     assert!(
         challenge.starts_with(
             "Bearer authorization_uri=\"https://login.microsoftonline.com/11111111-1111-4111-8111-111111111111\", error=\"invalid_token\""
@@ -200,9 +195,9 @@ fn replies_carry_rate_limit_headers() {
     let visit = ArmFixture::new();
     let group = format!("{GROUP}/demo-abcde");
     let reply = visit.get(visit.owner, &group);
-    assert!(header(&reply, "x-ms-ratelimit-remaining-subscription-reads").is_some());
+    assert!(reply.header("x-ms-ratelimit-remaining-subscription-reads").is_some());
     let reply = visit.send_request(visit.owner, "PUT", &group, r#"{"location":"eastus"}"#);
-    assert!(header(&reply, "x-ms-ratelimit-remaining-subscription-writes").is_some());
+    assert!(reply.header("x-ms-ratelimit-remaining-subscription-writes").is_some());
 }
 
 #[test]
@@ -637,7 +632,7 @@ fn token_from_another_tenant_is_rejected() {
     let reply = visit.get(reader, GROUP);
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
     assert_eq!(error_code(&reply), "InvalidAuthenticationTokenTenant");
-    let challenge = header(&reply, "www-authenticate").unwrap();
+    let challenge = reply.header("www-authenticate").unwrap();
     assert!(challenge.contains("/11111111-1111-4111-8111-111111111111\""), "{challenge}");
 }
 
@@ -798,8 +793,8 @@ fn delayed_operation_completes_with_its_last_poll() {
     });
     let reply = fixture.send_request(fixture.owner, "PUT", &path, &body.to_string());
     assert_eq!(reply_json(&reply)["properties"]["provisioningState"], "Creating");
-    assert_eq!(header(&reply, "retry-after-ms"), Some("50"));
-    let status_url = header(&reply, "azure-asyncoperation").unwrap().to_owned();
+    assert_eq!(reply.header("retry-after-ms"), Some("50"));
+    let status_url = reply.header("azure-asyncoperation").unwrap().to_owned();
     let status_path = status_url.strip_prefix(ARM).unwrap();
     let status_path = status_path.split('?').next().unwrap();
     let statuses: Vec<_> = (0..3)
@@ -810,7 +805,7 @@ fn delayed_operation_completes_with_its_last_poll() {
     assert_eq!(network["properties"]["provisioningState"], "Succeeded");
     let deletion = fixture.send_request(fixture.owner, "DELETE", &path, "");
     assert_eq!(deletion.status, StatusCode::ACCEPTED);
-    let location = header(&deletion, "location").unwrap().to_owned();
+    let location = deletion.header("location").unwrap().to_owned();
     let location = location.strip_prefix(ARM).unwrap().split('?').next().unwrap();
     assert_eq!(fixture.get(fixture.owner, location).status, StatusCode::ACCEPTED);
     assert_eq!(fixture.get(fixture.owner, location).status, StatusCode::NO_CONTENT);
@@ -824,10 +819,10 @@ fn resource_of_an_unknown_type_is_stored_as_given_and_labelled() {
     let body = json!({ "location": "eastus", "properties": { "a": 1 } });
     let reply = fixture.send_request(fixture.owner, "PUT", &path, &body.to_string());
     assert_eq!(reply.status, StatusCode::CREATED);
-    assert_eq!(header(&reply, "x-lanyard-provider"), Some("echo"));
+    assert_eq!(reply.header("x-lanyard-provider"), Some("echo"));
     let found = fixture.get(fixture.owner, &path);
     assert_eq!(reply_json(&found)["properties"]["a"], 1);
-    assert_eq!(header(&found, "x-lanyard-provider"), Some("echo"));
+    assert_eq!(found.header("x-lanyard-provider"), Some("echo"));
     let list =
         fixture.get(fixture.owner, &format!("{GROUP}/platform/providers/Microsoft.Cache/redis"));
     assert_eq!(reply_json(&list)["value"].as_array().unwrap().len(), 1);

@@ -53,7 +53,7 @@ pub(super) fn with_metadata(mut reply: ServiceReply, metadata: &BlobMetadata) ->
     for (name, value) in metadata {
         let name = HeaderName::from_bytes(format!("x-ms-meta-{name}").as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
-            reply.headers.push((name, value));
+            reply.headers.append(name, value);
         }
     }
     reply

@@ -147,8 +147,7 @@ impl BlobFixture {
 }
 
 fn header<'r>(reply: &'r ServiceReply, name: &str) -> &'r str {
-    let found = reply.headers.iter().find(|(known, _)| known == name);
-    found.map_or("", |(_, value)| value.to_str().unwrap())
+    reply.header(name).unwrap_or_default()
 }
 
 fn code(reply: &ServiceReply) -> &str {

@@ -236,12 +236,6 @@ fn advance_days(fixture: &GraphFixture, days: i64) {
     fixture.probe.clock.advance(by);
 }
 
-/// The reply header `name`.
-fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
-    let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
-    found.map(|(_, value)| value.to_str().unwrap())
-}
-
 fn text_of_time(time: Timestamp) -> String {
     super::entity::time_text(time)
 }

@@ -20,7 +20,7 @@ use super::object_store::{
     ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
     VersionContent, VersionedObjectStore,
 };
-use super::objects::{StoredObject, attributes_json, object_id, version_id};
+use super::objects::{AttributesJson, StoredObject, object_id, version_id};
 use super::vault::{SecretContent, VaultStore};
 use crate::certificates::sha1_thumbprint;
 use crate::keys::AsymmetricKey;
@@ -188,13 +188,13 @@ impl StoredObject for CertificateContent {
         &mut vaults.certificates
     }
 
-    fn bundle_json(
+    fn bundle<'a>(
         view: VaultView<'_>,
-        object: &StoredVaultObject<Self>,
-        version: &StoredObjectVersion<Self>,
-    ) -> Value {
+        object: &'a StoredVaultObject<Self>,
+        version: &'a StoredObjectVersion<Self>,
+    ) -> impl Serialize {
         let (url, name, id) = (view.base_url(), &object.name, &version.id);
-        let mut bundle = Self::item_json(view, &version_id(view, name, version), version);
+        let mut bundle = item_json(view, version_id(view, name, version), version);
         if let Some(certificate) = version.content.certificate() {
             bundle["kid"] = json!(format!("{url}/keys/{name}/{id}"));
             bundle["sid"] = json!(format!("{url}/secrets/{name}/{id}"));
@@ -214,16 +214,12 @@ impl StoredObject for CertificateContent {
         bundle
     }
 
-    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value {
-        let mut item =
-            json!({ "id": id, "attributes": attributes_json(version.attributes, view.vault) });
-        if let Some(certificate) = version.content.certificate() {
-            item["x5t"] = json!(URL_SAFE_NO_PAD.encode(sha1_thumbprint(certificate.as_bytes())));
-        }
-        if !version.tags.is_empty() {
-            item["tags"] = json!(version.tags);
-        }
-        item
+    fn list_item(
+        view: VaultView<'_>,
+        id: String,
+        version: &StoredObjectVersion<Self>,
+    ) -> impl Serialize {
+        item_json(view, id, version)
     }
 
     fn is_incomplete(object: &StoredVaultObject<Self>) -> bool {
@@ -267,6 +263,22 @@ impl StoredObject for CertificateContent {
         vaults.secrets.purge(host, name)?;
         vaults.keys.purge(host, name)
     }
+}
+
+fn item_json(
+    view: VaultView<'_>,
+    id: String,
+    version: &StoredObjectVersion<CertificateContent>,
+) -> Value {
+    let attributes = AttributesJson::new(version.attributes, view.vault);
+    let mut item = json!({ "id": id, "attributes": attributes });
+    if let Some(certificate) = version.content.certificate() {
+        item["x5t"] = json!(URL_SAFE_NO_PAD.encode(sha1_thumbprint(certificate.as_bytes())));
+    }
+    if !version.tags.is_empty() {
+        item["tags"] = json!(version.tags);
+    }
+    item
 }
 
 /// Whether the certificate has a key and a secret: not until it is issued.

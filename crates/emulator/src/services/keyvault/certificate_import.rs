@@ -2,7 +2,7 @@
 //! request.
 
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::access::{
@@ -93,7 +93,7 @@ pub(super) fn import_certificate(
         object.details.preserve_order = preserve_order;
     })?;
     let view = requested.view();
-    match latest_bundle_json(vaults, view, &name) {
+    match latest_bundle(vaults, view, &name) {
         Some((bundle, _)) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
         None => Err(VaultServiceError::Internal("the import is missing".to_owned()).to_reply()),
     }
@@ -146,7 +146,7 @@ pub(super) fn merge_certificate(
         }
     })?;
     let view = requested.view();
-    if let Some((bundle, id)) = latest_bundle_json(vaults, view, &name) {
+    if let Some((bundle, id)) = latest_bundle(vaults, view, &name) {
         return Ok(ServiceReply::json(StatusCode::CREATED, &bundle).with_header("location", id));
     }
     let problem = ObjectStoreError::NotFound;
@@ -154,15 +154,15 @@ pub(super) fn merge_certificate(
 }
 
 /// The latest version as in replies, with its id.
-fn latest_bundle_json(
+fn latest_bundle(
     vaults: &VaultStore,
     view: VaultView<'_>,
     name: &str,
-) -> Option<(Value, String)> {
+) -> Option<(impl Serialize, String)> {
     let EmulatedVault { host, .. } = view.vault;
     let (object, version) = vaults.certificates.version(host, name, None).ok()?;
     let id = version_id(view, &object.name, version);
-    Some((CertificateContent::bundle_json(view, object, version), id))
+    Some((CertificateContent::bundle(view, object, version), id))
 }
 
 /// Rejects a file whose form is not the content type in the policy of the request.

@@ -15,9 +15,7 @@ use super::certificate_policy::CertificatePolicy;
 use super::error::VaultServiceError;
 use super::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE};
 use super::object_store::{StoredObjectAttributes, StoredVaultObject};
-use super::objects::{
-    StoredObject, changed_version_reply, find_version, object_id, requested_name_and_version,
-};
+use super::objects::{changed_version_reply, find_version, object_id, requested_name_and_version};
 use super::request_body::{ObjectAttributesBody, TagsBody, parse_body};
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
@@ -80,7 +78,7 @@ pub(super) fn update_certificate(
     }
     changed.map_err(|problem| object_error_reply(problem, KIND, &name, version))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply(reference, &name, version, CertificateContent::bundle_json)
+    changed_version_reply::<CertificateContent>(reference, &name, version)
 }
 
 /// `GET /certificates/{name}/policy`.

@@ -10,7 +10,7 @@ use super::access::{
 use super::error::VaultServiceError;
 use super::object_store::{ObjectStoreError, StoredVaultObject};
 use super::objects::{
-    StoredObject, changed_version_reply, includes_pending, object_id, reject_managed,
+    StoredObject, changed_version_reply_without_value, includes_pending, object_id, reject_managed,
     requested_name_and_version,
 };
 use super::pages::VaultPageRequest;
@@ -62,7 +62,7 @@ pub(super) fn list_deleted_objects<K: StoredObject>(
         .filter(|object| with_incomplete || !K::is_incomplete(object))
         .filter_map(|object| {
             let id = object_id::<K>(reference.view(), &object.name);
-            let mut item = K::item_json(reference.view(), &id, object.latest()?);
+            let mut item = json!(K::list_item(reference.view(), id, object.latest()?));
             add_deletion(&mut item, reference.view(), object);
             Some((object.name.as_str(), item))
         });
@@ -78,7 +78,7 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     K::recover(vaults, &requested.vault.host, &name)
         .map_err(|problem| object_error_reply(problem, K::KIND, &name, None))?;
-    changed_version_reply(requested.with_store(vaults), &name, None, K::deleted_json)
+    changed_version_reply_without_value::<K>(requested.with_store(vaults), &name, None)
 }
 
 /// `DELETE /deleted{kind}/{name}`: permanently.
@@ -120,7 +120,7 @@ fn deleted_bundle_json<K: StoredObject>(
 ) -> Value {
     let mut bundle = object.latest().map_or_else(
         || json!({ "id": object_id::<K>(view, &object.name) }),
-        |version| K::deleted_json(view, object, version),
+        |version| json!(K::bundle_without_value(view, object, version)),
     );
     add_deletion(&mut bundle, view, object);
     bundle

@@ -343,7 +343,7 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     });
     rotated.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, None))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply(reference, &name, None, KeyContent::bundle_json)
+    changed_version_reply::<KeyContent>(reference, &name, None)
 }
 
 /// The type of the next version's key; `None` for an imported key of a size that vaults do not generate.

@@ -20,7 +20,7 @@ use super::object_store::{
     VersionedObjectStore,
 };
 use super::objects::{
-    StoredObject, attributes_json, changed_version_reply, find_version, reject_managed,
+    AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed,
     requested_name_and_version, require_unmanaged, version_id,
 };
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
@@ -186,7 +186,7 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     });
     changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, version))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply(reference, &name, version, KeyContent::bundle_json)
+    changed_version_reply::<KeyContent>(reference, &name, version)
 }
 
 fn add_key_version(
@@ -211,7 +211,7 @@ fn add_key_version(
     let pushed = vaults.keys.push_version(&requested.vault.host, name, version);
     pushed.map_err(|conflict| object_error_reply(conflict.into(), KeyContent::KIND, name, None))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply(reference, name, None, KeyContent::bundle_json)
+    changed_version_reply::<KeyContent>(reference, name, None)
 }
 
 /// The reply to a request for which no key could be generated.
@@ -315,11 +315,11 @@ impl StoredObject for KeyContent {
         &mut vaults.keys
     }
 
-    fn bundle_json(
+    fn bundle<'a>(
         view: VaultView<'_>,
-        object: &StoredVaultObject<Self>,
-        version: &StoredObjectVersion<Self>,
-    ) -> Value {
+        object: &'a StoredVaultObject<Self>,
+        version: &'a StoredObjectVersion<Self>,
+    ) -> impl Serialize {
         let mut key = public_jwk(&version.content.key);
         key["kid"] = json!(version_id(view, &object.name, version));
         key["key_ops"] = json!(permitted_operations(&version.content).collect::<Vec<_>>());
@@ -328,7 +328,11 @@ impl StoredObject for KeyContent {
         bundle
     }
 
-    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value {
+    fn list_item(
+        view: VaultView<'_>,
+        id: String,
+        version: &StoredObjectVersion<Self>,
+    ) -> impl Serialize {
         let mut item = json!({ "kid": id, "attributes": key_attributes_json(view, version) });
         add_common_fields(&mut item, version);
         item
@@ -362,7 +366,7 @@ fn public_jwk(key: &AsymmetricKey) -> Value {
 }
 
 fn key_attributes_json(view: VaultView<'_>, version: &StoredObjectVersion<KeyContent>) -> Value {
-    let mut attributes = attributes_json(version.attributes, view.vault);
+    let mut attributes = json!(AttributesJson::new(version.attributes, view.vault));
     if view.api.has(VersionedFeature::KeyExportability) {
         attributes["exportable"] = json!(false);
     }

@@ -5,7 +5,6 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
 use super::access::{VaultRef, VaultView, authorize_call, object_error_reply, store_error_reply};
 use super::error::VaultServiceError;
@@ -31,22 +30,27 @@ pub(super) trait StoredObject: VersionContent + Serialize + DeserializeOwned {
     fn object_store_mut(vaults: &mut VaultStore) -> &mut VersionedObjectStore<Self>;
 
     /// The version as in the reply to a read.
-    fn bundle_json(
+    fn bundle<'a>(
         view: VaultView<'_>,
-        object: &StoredVaultObject<Self>,
-        version: &StoredObjectVersion<Self>,
-    ) -> Value;
+        object: &'a StoredVaultObject<Self>,
+        version: &'a StoredObjectVersion<Self>,
+    ) -> impl Serialize;
 
     /// The version as in lists, with the given id: no value, no key material.
-    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value;
-
-    /// The version as in the reply to a deletion: like a read, but never with a secret value.
-    fn deleted_json(
+    fn list_item(
         view: VaultView<'_>,
-        object: &StoredVaultObject<Self>,
+        id: String,
         version: &StoredObjectVersion<Self>,
-    ) -> Value {
-        Self::bundle_json(view, object, version)
+    ) -> impl Serialize;
+
+    /// The version as in the reply to a deletion, a recovery, a restore or a change of attributes: like a read, but
+    /// never with a secret value.
+    fn bundle_without_value<'a>(
+        view: VaultView<'_>,
+        object: &'a StoredVaultObject<Self>,
+        version: &'a StoredObjectVersion<Self>,
+    ) -> impl Serialize {
+        Self::bundle(view, object, version)
     }
 
     /// Whether the object belongs to a certificate.
@@ -103,20 +107,30 @@ pub(super) fn version_reply<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (object, stored) = find_version::<K>(reference, name, version)?;
     K::check_readable(stored).map_err(|error| error.to_reply())?;
-    let bundle = K::bundle_json(reference.view(), object, stored);
+    let bundle = K::bundle(reference.view(), object, stored);
     Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
-/// The reply to a change: the version in its new state, as written by [`StoredObject::bundle_json`] or
-/// [`StoredObject::deleted_json`].
+/// The reply to a change: the version in its new state.
 pub(super) fn changed_version_reply<K: StoredObject>(
     reference: VaultRef<'_>,
     name: &str,
     version: Option<&str>,
-    to_json: fn(VaultView<'_>, &StoredVaultObject<K>, &StoredObjectVersion<K>) -> Value,
 ) -> Result<ServiceReply, ServiceReply> {
     let (object, stored) = find_version::<K>(reference, name, version)?;
-    Ok(ServiceReply::json(StatusCode::OK, &to_json(reference.view(), object, stored)))
+    let bundle = K::bundle(reference.view(), object, stored);
+    Ok(ServiceReply::json(StatusCode::OK, &bundle))
+}
+
+/// Like [`changed_version_reply`], but never with a secret value.
+pub(super) fn changed_version_reply_without_value<K: StoredObject>(
+    reference: VaultRef<'_>,
+    name: &str,
+    version: Option<&str>,
+) -> Result<ServiceReply, ServiceReply> {
+    let (object, stored) = find_version::<K>(reference, name, version)?;
+    let bundle = K::bundle_without_value(reference.view(), object, stored);
+    Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
 /// A version of an object; the current one by default.
@@ -143,7 +157,7 @@ pub(super) fn list_objects<K: StoredObject>(
         .filter(|object| with_incomplete || !K::is_incomplete(object))
         .filter_map(|object| {
             let (id, version) = (object_id::<K>(reference.view(), &object.name), object.latest()?);
-            Some((object.name.as_str(), K::item_json(reference.view(), &id, version)))
+            Some((object.name.as_str(), K::list_item(reference.view(), id, version)))
         });
     Ok(page.page_reply(items))
 }
@@ -159,7 +173,7 @@ pub(super) fn list_versions<K: StoredObject>(
     let found = K::object_store(vaults).object(&vault.host, &name).map(|object| {
         let items = versions_after(object, page.marker.as_deref()).into_iter().map(|version| {
             let id = version_id(reference.view(), &object.name, version);
-            (version.id.as_str(), K::item_json(reference.view(), &id, version))
+            (version.id.as_str(), K::list_item(reference.view(), id, version))
         });
         page.page_reply(items)
     });
@@ -202,24 +216,36 @@ pub(super) fn version_id<K: StoredObject>(
     name: &str,
     version: &StoredObjectVersion<K>,
 ) -> String {
-    format!("{}/{}", object_id::<K>(view, name), version.id)
+    format!("{}/{}/{name}/{}", view.base_url(), K::KIND.collection(), version.id)
 }
 
-/// The wire format of attributes: times in whole seconds since 1970.
-pub(super) fn attributes_json(attributes: StoredObjectAttributes, vault: &EmulatedVault) -> Value {
-    let mut wire = json!({
-        "enabled": attributes.enabled,
-        "created": attributes.created.as_second(),
-        "updated": attributes.updated.as_second(),
-        "recoveryLevel": vault.recovery_level(),
-        "recoverableDays": vault.settings.retention_days,
-    });
-    for (key, value) in [("nbf", attributes.not_before), ("exp", attributes.expires)] {
-        if let Some(value) = value {
-            wire[key] = json!(value.as_second());
+/// The attributes of a version in replies: times in whole seconds since 1970.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AttributesJson {
+    enabled: bool,
+    created: i64,
+    updated: i64,
+    #[serde(rename = "nbf", skip_serializing_if = "Option::is_none")]
+    not_before: Option<i64>,
+    #[serde(rename = "exp", skip_serializing_if = "Option::is_none")]
+    expires: Option<i64>,
+    recovery_level: &'static str,
+    recoverable_days: u16,
+}
+
+impl AttributesJson {
+    pub(super) fn new(attributes: StoredObjectAttributes, vault: &EmulatedVault) -> Self {
+        Self {
+            enabled: attributes.enabled,
+            created: attributes.created.as_second(),
+            updated: attributes.updated.as_second(),
+            not_before: attributes.not_before.map(Timestamp::as_second),
+            expires: attributes.expires.map(Timestamp::as_second),
+            recovery_level: vault.recovery_level(),
+            recoverable_days: vault.settings.retention_days,
         }
     }
-    wire
 }
 
 /// Rejects a write to an object that belongs to a certificate, or to a name that a certificate has.

@@ -3,7 +3,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::error::VaultServiceError;
 use crate::operation_context::OperationContext;
@@ -57,7 +58,7 @@ impl VaultPageRequest {
     /// One page of `items`, which start after the marker, each with its own marker.
     pub(super) fn page_reply<'a>(
         &self,
-        items: impl Iterator<Item = (&'a str, Value)>,
+        items: impl Iterator<Item = (&'a str, impl Serialize)>,
     ) -> ServiceReply {
         let mut items: Vec<_> = items.take(self.size + 1).collect();
         let more = items.len() > self.size;

@@ -1,8 +1,9 @@
 //! Secrets.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::access::{
     VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
@@ -17,8 +18,9 @@ use super::object_store::{
     StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
 };
 use super::objects::{
-    StoredObject, attributes_json, changed_version_reply, find_version, reject_managed,
-    requested_name_and_version, require_unmanaged, version_id, version_reply,
+    AttributesJson, StoredObject, changed_version_reply, changed_version_reply_without_value,
+    find_version, reject_managed, requested_name_and_version, require_unmanaged, version_id,
+    version_reply,
 };
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::{SecretContent, VaultStore};
@@ -50,6 +52,72 @@ struct UpdateSecretBody {
     tags: TagsBody,
 }
 
+/// A version of a secret in replies.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SecretBundle<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    id: String,
+    /// The id of the key of a certificate's secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kid: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    managed: bool,
+    attributes: AttributesJson,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tags: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_version: Option<&'a str>,
+}
+
+impl<'a> SecretBundle<'a> {
+    /// The version as in the reply to a read.
+    fn with_value(
+        view: VaultView<'_>,
+        object: &'a StoredVaultObject<SecretContent>,
+        version: &'a StoredObjectVersion<SecretContent>,
+    ) -> Self {
+        let value = Some(version.content.value.expose());
+        Self { value, ..Self::without_value(view, object, version) }
+    }
+
+    /// The version as in the replies to deletions and to changes of attributes.
+    fn without_value(
+        view: VaultView<'_>,
+        object: &'a StoredVaultObject<SecretContent>,
+        version: &'a StoredObjectVersion<SecretContent>,
+    ) -> Self {
+        let key = version.content.key_version.as_ref();
+        let shows_previous = view.api.has(VersionedFeature::SecretConversion);
+        Self {
+            kid: key.map(|key| format!("{}/keys/{}/{key}", view.base_url(), object.name)),
+            previous_version: shows_previous.then(|| previous_version(object, version)).flatten(),
+            ..Self::list_item(view, version_id(view, &object.name, version), version)
+        }
+    }
+
+    /// The version as in lists: without its value.
+    fn list_item(
+        view: VaultView<'_>,
+        id: String,
+        version: &'a StoredObjectVersion<SecretContent>,
+    ) -> Self {
+        Self {
+            value: None,
+            content_type: version.content.content_type.as_deref(),
+            id,
+            kid: None,
+            managed: version.content.key_version.is_some(),
+            attributes: AttributesJson::new(version.attributes, view.vault),
+            tags: &version.tags,
+            previous_version: None,
+        }
+    }
+}
+
 impl StoredObject for SecretContent {
     const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Secret;
     const PERMISSIONS: ObjectPermissions = SECRET_PERMISSIONS;
@@ -62,47 +130,28 @@ impl StoredObject for SecretContent {
         &mut vaults.secrets
     }
 
-    fn bundle_json(
+    fn bundle<'a>(
         view: VaultView<'_>,
-        object: &StoredVaultObject<Self>,
-        version: &StoredObjectVersion<Self>,
-    ) -> Value {
-        let mut bundle = Self::deleted_json(view, object, version);
-        bundle["value"] = json!(version.content.value.expose());
-        bundle
+        object: &'a StoredVaultObject<Self>,
+        version: &'a StoredObjectVersion<Self>,
+    ) -> impl Serialize {
+        SecretBundle::with_value(view, object, version)
     }
 
-    fn item_json(view: VaultView<'_>, id: &str, version: &StoredObjectVersion<Self>) -> Value {
-        let mut item =
-            json!({ "id": id, "attributes": attributes_json(version.attributes, view.vault) });
-        if let Some(content_type) = &version.content.content_type {
-            item["contentType"] = json!(content_type);
-        }
-        if !version.tags.is_empty() {
-            item["tags"] = json!(version.tags);
-        }
-        if version.content.key_version.is_some() {
-            item["managed"] = json!(true);
-        }
-        item
+    fn list_item(
+        view: VaultView<'_>,
+        id: String,
+        version: &StoredObjectVersion<Self>,
+    ) -> impl Serialize {
+        SecretBundle::list_item(view, id, version)
     }
 
-    fn deleted_json(
+    fn bundle_without_value<'a>(
         view: VaultView<'_>,
-        object: &StoredVaultObject<Self>,
-        version: &StoredObjectVersion<Self>,
-    ) -> Value {
-        let id = version_id(view, &object.name, version);
-        let mut bundle = Self::item_json(view, &id, version);
-        if let Some(key) = &version.content.key_version {
-            bundle["kid"] = json!(format!("{}/keys/{}/{key}", view.base_url(), object.name));
-        }
-        if view.api.has(VersionedFeature::SecretConversion)
-            && let Some(previous) = previous_version(object, version)
-        {
-            bundle["previousVersion"] = json!(previous);
-        }
-        bundle
+        object: &'a StoredVaultObject<Self>,
+        version: &'a StoredObjectVersion<Self>,
+    ) -> impl Serialize {
+        SecretBundle::without_value(view, object, version)
     }
 
     fn is_managed(object: &StoredVaultObject<Self>) -> bool {
@@ -139,21 +188,20 @@ pub(super) fn get_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
     };
     let (object, stored) = find_version::<SecretContent>(reference, &name, version.as_deref())?;
     SecretContent::check_readable(stored).map_err(|error| error.to_reply())?;
-    let bundle = convert_secret(reference, object, stored, form)?;
-    Ok(ServiceReply::json(StatusCode::OK, &bundle))
+    converted_secret_reply(reference, object, stored, form)
 }
 
-fn convert_secret(
+fn converted_secret_reply(
     reference: VaultRef<'_>,
     object: &StoredVaultObject<SecretContent>,
     version: &StoredObjectVersion<SecretContent>,
     form: BundleForm,
-) -> Result<Value, ServiceReply> {
+) -> Result<ServiceReply, ServiceReply> {
     let VaultRef { vault, vaults, .. } = reference;
-    let mut bundle = SecretContent::bundle_json(reference.view(), object, version);
+    let bundle = SecretBundle::without_value(reference.view(), object, version);
     let stored = version.content.content_type.as_deref().and_then(BundleForm::from_content_type);
     if stored == Some(form) {
-        return Ok(bundle);
+        return version_reply::<SecretContent>(reference, &object.name, Some(&version.id));
     }
     let certificate = vaults.certificates.version(&vault.host, &object.name, Some(&version.id));
     let key = vaults.keys.version(&vault.host, &object.name, Some(&version.id));
@@ -165,9 +213,8 @@ fn convert_secret(
     let (chain, leaf) = (&certificate.content.chain, certificate.content.leaf);
     let value = encode_bundle(form, key, chain, leaf)
         .map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?;
-    bundle["value"] = json!(value.expose());
-    bundle["contentType"] = json!(form.content_type());
-    Ok(bundle)
+    let (value, content_type) = (Some(value.expose()), Some(form.content_type()));
+    Ok(ServiceReply::json(StatusCode::OK, &SecretBundle { value, content_type, ..bundle }))
 }
 
 /// `PUT /secrets/{name}`: a new version.
@@ -201,7 +248,7 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
         object_error_reply(conflict.into(), SecretContent::KIND, &name, None)
     })?;
     let reference = requested.with_store(vaults);
-    changed_version_reply(reference, &name, None, SecretContent::bundle_json)
+    changed_version_reply::<SecretContent>(reference, &name, None)
 }
 
 /// `PATCH /secrets/{name}[/{version}]`: attributes, tags, content type.
@@ -225,7 +272,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     });
     changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, &name, version))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply(reference, &name, version, SecretContent::deleted_json)
+    changed_version_reply_without_value::<SecretContent>(reference, &name, version)
 }
 
 fn require_content_type(text: Option<String>) -> Result<Option<String>, ServiceReply> {

@@ -3,13 +3,13 @@ use lanyard_vocabulary::Component;
 use serde_json::json;
 
 use super::vault_fixture::{
-    AUDIENCE, KeyVaultFixture, TEST_CLIENT_VAULT, VAULT, VERSION, expected_error, header,
-    secret_path, status_and_codes,
+    AUDIENCE, KeyVaultFixture, TEST_CLIENT_VAULT, VAULT, VERSION, expected_error, secret_path,
+    status_and_codes,
 };
 use super::*;
 use crate::engine::Ingress;
 use crate::fault_plan::IdentityFault;
-use crate::seed::tests::{issue_access_token_for, nine_identity_plan, seed_azure};
+use crate::seed::tests::{SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure};
 use crate::testing::{EngineFixture, reply_json};
 
 #[test]
@@ -19,7 +19,7 @@ fn first_request_gets_a_parseable_bearer_challenge() {
     let reply = visit.probe.get(Ingress::Tunnel, &url, &[]);
     assert_eq!(status_and_codes(&reply), expected_error(401, "Unauthorized", ""));
     assert_eq!(
-        header(&reply, "www-authenticate"),
+        reply.header("www-authenticate"),
         Some(
             "Bearer authorization=\"https://login.microsoftonline.com/11111111-1111-4111-8111-111111111111\", resource=\"https://vault.azure.net\""
         )
@@ -38,7 +38,7 @@ fn tokens_for_another_resource_or_tenant_are_rejected_with_401() {
         assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{audience}");
         let message = reply_json(&reply)["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.starts_with("AKV10022"), "{message}");
-        assert!(header(&reply, "www-authenticate").unwrap().contains("error=\"invalid_token\""));
+        assert!(reply.header("www-authenticate").unwrap().contains("error=\"invalid_token\""));
     }
     let mut two_tenants = nine_identity_plan();
     two_tenants.identities.truncate(1);
@@ -201,6 +201,7 @@ fn secret_lifecycle_from_set_to_purge() {
     );
 
     let deleted = reply_json(&ask("DELETE", "/secrets/mine", ""));
+    assert!(deleted.get("value").is_none() && deleted.get("id").is_some());
     assert_eq!(deleted["recoveryId"], format!("{VAULT}/deletedsecrets/Mine"));
     assert!(deleted["scheduledPurgeDate"].as_i64() > deleted["deletedDate"].as_i64());
     assert_eq!(
@@ -212,12 +213,14 @@ fn secret_lifecycle_from_set_to_purge() {
         status_and_codes(&taken),
         expected_error(409, "Conflict", "ObjectIsDeletedButRecoverable")
     );
-    assert_eq!(ask("GET", "/deletedsecrets/mine", "").status, StatusCode::OK);
-    assert_eq!(
-        reply_json(&ask("GET", "/deletedsecrets", ""))["value"].as_array().unwrap().len(),
-        1
-    );
-    assert_eq!(ask("POST", "/deletedsecrets/mine/recover", "").status, StatusCode::OK);
+    assert_eq!(reply_json(&ask("GET", "/deletedsecrets/mine", "")), deleted);
+    let all_deleted = reply_json(&ask("GET", "/deletedsecrets", ""));
+    let [listed] = all_deleted["value"].as_array().unwrap().as_slice() else { panic!("one") };
+    assert!(listed.get("value").is_none());
+    assert_eq!(listed["recoveryId"], deleted["recoveryId"]);
+    let recovered = ask("POST", "/deletedsecrets/mine/recover", "");
+    assert_eq!(recovered.status, StatusCode::OK);
+    assert!(reply_json(&recovered).get("value").is_none());
     assert_eq!(reply_json(&ask("GET", "/secrets/mine", ""))["value"], "two");
     ask("DELETE", "/secrets/mine", "");
     assert_eq!(ask("DELETE", "/deletedsecrets/mine", "").status, StatusCode::NO_CONTENT);
@@ -226,6 +229,45 @@ fn secret_lifecycle_from_set_to_purge() {
         expected_error(404, "SecretNotFound", "")
     );
     assert_eq!(ask("PUT", "/secrets/mine", r#"{"value":"three"}"#).status, StatusCode::OK);
+}
+
+#[test]
+fn secret_has_the_fields_that_its_version_and_the_api_have() {
+    let visit = KeyVaultFixture::as_administrator();
+    let path = "/secrets/Mine?api-version=2025-07-01";
+    let minimal = visit.succeed("PUT", path, &json!({ "value": "one" }));
+    let body = json!({
+        "value": "two",
+        "contentType": "text/plain",
+        "attributes": { "enabled": true, "nbf": 1, "exp": 2 },
+        "tags": { "a": "b" },
+    });
+    let complete = visit.succeed("PUT", path, &body);
+    let now = SEED_TIME.as_second();
+    let attributes = json!({
+        "enabled": true,
+        "created": now,
+        "updated": now,
+        "recoveryLevel": "Recoverable+Purgeable",
+        "recoverableDays": 90,
+    });
+    assert_eq!(minimal, json!({ "value": "one", "id": minimal["id"], "attributes": attributes }));
+    let mut limited = attributes;
+    limited["nbf"] = json!(1);
+    limited["exp"] = json!(2);
+    let first = minimal["id"].as_str().unwrap().rsplit_once('/').unwrap().1;
+    let expected = json!({
+        "value": "two",
+        "contentType": "text/plain",
+        "id": complete["id"],
+        "attributes": limited,
+        "tags": { "a": "b" },
+        "previousVersion": first,
+    });
+    assert_eq!(complete, expected);
+    assert_eq!(visit.succeed("GET", path, &json!(null)), expected);
+    let older_api = visit.succeed("GET", "/secrets/mine", &json!(null));
+    assert!(older_api.get("previousVersion").is_none());
 }
 
 #[test]

@@ -145,8 +145,3 @@ pub(super) fn status_and_codes(reply: &ServiceReply) -> (u16, String, String) {
 pub(super) fn expected_error(status: u16, code: &str, inner: &str) -> (u16, String, String) {
     (status, code.to_owned(), inner.to_owned())
 }
-
-pub(super) fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
-    let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
-    found.map(|(_, value)| value.to_str().unwrap())
-}

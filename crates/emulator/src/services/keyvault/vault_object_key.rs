@@ -13,7 +13,9 @@ pub(crate) struct VaultObjectKey(Box<str>);
 impl VaultObjectKey {
     /// The key of an object; a host has no slash.
     pub(super) fn new(host: &str, name: &str) -> Self {
-        let mut text = format!("{host}/{name}");
+        // With the exact capacity, the conversion to a box does not allocate again.
+        let mut text = String::with_capacity(host.len() + 1 + name.len());
+        text.extend([host, "/", name]);
         text.make_ascii_lowercase();
         Self(text.into())
     }

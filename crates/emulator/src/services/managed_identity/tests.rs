@@ -130,9 +130,9 @@ fn request_without_token_is_challenged_with_the_tenant_of_the_url() {
     let url = format!("{}&api-version=2024-01-01", provider.identity_url());
     let reply = provider.azure.get(Ingress::Tunnel, &url, &[]);
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
-    let challenge = reply.headers.iter().find(|(name, _)| name == "www-authenticate").unwrap();
+    let challenge = reply.header("www-authenticate").unwrap();
     assert_eq!(
-        challenge.1,
+        challenge,
         "Bearer authorization=\"https://login.microsoftonline.com/\
          11111111-1111-4111-8111-111111111111\""
     );

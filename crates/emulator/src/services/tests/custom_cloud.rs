@@ -210,8 +210,7 @@ fn links_of_azure_resource_manager_have_the_port() {
         "properties": { "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] } },
     });
     let reply = fixture.arm("PUT", &network, "2023-11-01", &body);
-    let status = reply.headers.iter().find(|(name, _)| name == "azure-asyncoperation").unwrap();
-    let status = status.1.to_str().unwrap();
+    let status = reply.header("azure-asyncoperation").unwrap();
     assert!(status.starts_with(&format!("{ARM}/subscriptions/sub/providers/")), "{status}");
 }
 
@@ -222,8 +221,7 @@ fn objects_and_challenge_of_a_vault_have_the_port() {
     let vault = fixture.create_vault();
     let secrets = format!("{vault}secrets");
     let challenge = fixture.probe.get(Ingress::Tunnel, &format!("{secrets}?api-version=7.4"), &[]);
-    let header = challenge.headers.iter().find(|(name, _)| name == "www-authenticate").unwrap();
-    let header = header.1.to_str().unwrap();
+    let header = challenge.header("www-authenticate").unwrap();
     for part in [
         format!("authorization=\"{LOGIN}/{}\"", fixture.tenant),
         "resource=\"https://vault.azure.test:7750\"".to_owned(),
@@ -283,9 +281,9 @@ fn blob_service_of_the_custom_cloud_names_its_own_endpoints() {
     }
     let version = [("x-ms-version", "2024-11-04")];
     let reply = fixture.probe.get(Ingress::Tunnel, &format!("{blob}/?comp=list"), &version);
-    let header = reply.headers.iter().find(|(name, _)| name == "www-authenticate").unwrap();
+    let header = reply.header("www-authenticate").unwrap();
     let expected = format!("authorization_uri={LOGIN}/{}/oauth2/authorize", fixture.tenant);
-    assert!(header.1.to_str().unwrap().contains(&expected), "{:?}", header.1);
+    assert!(header.contains(&expected), "{header}");
 }
 
 #[test]

@@ -211,9 +211,9 @@ impl<'r, 'c> DeploymentRun<'r, 'c> {
         resource: &PlannedResource,
         reply: ServiceReply,
     ) -> (String, Option<Value>) {
-        let status_url = header(&reply, "azure-asyncoperation");
-        let result_url =
-            header(&reply, "location").filter(|_| reply.status == StatusCode::ACCEPTED);
+        let url = |name| reply.header(name).map(str::to_owned);
+        let status_url = url("azure-asyncoperation");
+        let result_url = url("location").filter(|_| reply.status == StatusCode::ACCEPTED);
         let mut latest = reply;
         for _ in 0..MAX_POLLS {
             let body = reply_json(&latest);
@@ -284,11 +284,6 @@ impl<'r, 'c> DeploymentRun<'r, 'c> {
             ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &json!({ "error": error }))
         })
     }
-}
-
-fn header(reply: &ServiceReply, name: &str) -> Option<String> {
-    let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
-    found.and_then(|(_, value)| value.to_str().ok()).map(str::to_owned)
 }
 
 /// The body of a reply; `null` if it is not JSON.

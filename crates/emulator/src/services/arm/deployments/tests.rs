@@ -70,11 +70,6 @@ fn rejection(fixture: &ArmFixture, body: &Value) -> (StatusCode, String, String)
     (status, text(&error["code"]), text(&error["additionalInfo"][0]["info"]["path"]))
 }
 
-fn header<'a>(reply: &'a ServiceReply, name: &str) -> &'a str {
-    let found = reply.headers.iter().find(|(known, _)| known.as_str() == name);
-    found.map(|(_, value)| value.to_str().unwrap()).unwrap_or_default()
-}
-
 /// A network, an identity with a federated credential, and a role at a vault.
 const WORKLOAD_IDENTITY_TEMPLATE: &str = include_str!("tests/workload-identity.json");
 
@@ -180,7 +175,7 @@ fn failed_resource_fails_the_deployment_and_skips_its_dependents() {
     }));
     let reply = fixture.send_request(fixture.owner, "PUT", DEPLOYMENT, &body.to_string());
     assert_eq!(reply.status, StatusCode::CREATED);
-    let status_url = header(&reply, "azure-asyncoperation").to_owned();
+    let status_url = reply.header("azure-asyncoperation").unwrap().to_owned();
     let status_path = status_url.strip_prefix("https://management.azure.com").unwrap();
     let status = get(&fixture, status_path.split('?').next().unwrap());
     assert_eq!(status["status"], "Failed");

@@ -31,13 +31,9 @@ fn create_network(fixture: &ArmFixture) -> ServiceReply {
     fixture.send_request(fixture.owner, "PUT", &network(), &body.to_string())
 }
 
-fn header<'a>(reply: &'a ServiceReply, name: &str) -> Option<&'a str> {
-    reply.headers.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.to_str().ok())
-}
-
 /// The path of the status of the operation that a reply started.
 fn status_path(reply: &ServiceReply) -> String {
-    let url = header(reply, "azure-asyncoperation").unwrap();
+    let url = reply.header("azure-asyncoperation").unwrap();
     url.strip_prefix(ARM).unwrap().split('?').next().unwrap().to_owned()
 }
 
@@ -46,7 +42,7 @@ fn operation_takes_the_time_of_its_rule() {
     let rule = json!({ "polls": 0, "seconds": 30, "retryAfterMilliseconds": null });
     let fixture = fixture_with_rule(&rule);
     let created = create_network(&fixture);
-    assert_eq!(header(&created, "retry-after-ms"), None);
+    assert_eq!(created.header("retry-after-ms"), None);
     let status = status_path(&created);
     for (seconds, expected) in [(0, "InProgress"), (29, "InProgress"), (1, "Succeeded")] {
         fixture.probe.clock.advance(std::time::Duration::from_secs(seconds));
@@ -91,10 +87,10 @@ fn failed_operation_has_its_code_and_leaves_a_failed_resource() {
 #[test]
 fn reads_of_a_pending_resource_ask_the_client_to_poll_again() {
     let fixture = fixture_with_rule(&json!({ "style": "body", "retryAfterMilliseconds": 70 }));
-    assert_eq!(header(&create_network(&fixture), "retry-after-ms"), Some("70"));
+    assert_eq!(create_network(&fixture).header("retry-after-ms"), Some("70"));
     let first = fixture.get(fixture.owner, &network());
-    assert_eq!(header(&first, "retry-after-ms"), Some("70"));
+    assert_eq!(first.header("retry-after-ms"), Some("70"));
     let second = fixture.get(fixture.owner, &network());
-    assert_eq!(header(&second, "retry-after-ms"), None);
+    assert_eq!(second.header("retry-after-ms"), None);
     assert_eq!(reply_json(&second)["properties"]["provisioningState"], "Succeeded");
 }

@@ -1,6 +1,7 @@
 //! Storage accounts as resources.
 
 use http::StatusCode;
+use http::header::LOCATION;
 use serde_json::{Map, Value, json};
 
 use super::super::access::{authorize_call, empty_reply, parse_request_scope, path_scope};
@@ -40,7 +41,7 @@ const SKUS: [&str; 12] = [
 pub(super) fn put_account(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let reply = put_resource(call)?;
     let is_pending =
-        reply.headers.iter().any(|(name, _)| name == "azure-asyncoperation" || name == "location");
+        reply.headers.contains_key("azure-asyncoperation") || reply.headers.contains_key(LOCATION);
     let status = if is_pending { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok(ServiceReply { status, ..reply })
 }

@@ -488,8 +488,7 @@ fn select(probe: &EngineFixture, url: &str, fields: &[(&str, &str)]) -> ServiceR
 /// The parameters of a redirection in the query.
 fn redirected(reply: &ServiceReply) -> Vec<(String, String)> {
     assert_eq!(reply.status, StatusCode::FOUND, "{:?}", reply.body);
-    let location = reply.headers.iter().find(|(name, _)| name == "location").unwrap();
-    let url = Url::parse(location.1.to_str().unwrap()).unwrap();
+    let url = Url::parse(reply.header("location").unwrap()).unwrap();
     url.query_pairs().into_owned().collect()
 }
 
@@ -574,8 +573,7 @@ fn response_reaches_the_redirect_uri_in_each_mode() {
     };
     assert!(!parameter(&redirected(&get("query")), "code").is_empty());
     let fragment = get("fragment");
-    let location = fragment.headers.iter().find(|(name, _)| name == "location").unwrap();
-    let location = location.1.to_str().unwrap();
+    let location = fragment.header("location").unwrap();
     assert!(location.starts_with("http://localhost:8400/#code=1."), "{location}");
     let page = String::from_utf8(get("form_post").body.to_vec()).unwrap();
     assert!(page.contains("action=\"http://localhost:8400\""), "{page}");

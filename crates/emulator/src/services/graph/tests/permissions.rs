@@ -55,9 +55,9 @@ fn errors_carry_the_ids_of_the_request() {
     );
     let inner = reply_json(&reply)["error"]["innerError"].clone();
     assert_eq!(inner["client-request-id"], "my-id");
-    assert_eq!(inner["request-id"], header(&reply, "request-id").unwrap());
+    assert_eq!(inner["request-id"], reply.header("request-id").unwrap());
     assert_eq!(inner["date"], "2026-11-21T12:00:00");
-    assert_eq!(header(&reply, "client-request-id"), Some("my-id"));
+    assert_eq!(reply.header("client-request-id"), Some("my-id"));
 }
 
 #[test]

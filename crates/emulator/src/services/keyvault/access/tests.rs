@@ -1,7 +1,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::super::vault_fixture::{KeyVaultFixture, expected_error, header};
+use super::super::vault_fixture::{KeyVaultFixture, expected_error};
 use crate::directory::Group;
 use crate::operations::ServiceOperation;
 use crate::services::keyvault::{EmulatedVault, OPERATIONS, VaultNetworkRules};
@@ -239,7 +239,7 @@ fn the_firewall_precedes_permissions_and_follows_the_token() {
                 "",
             );
             assert_eq!(anonymous.status.as_u16(), 401);
-            assert!(header(&anonymous, "www-authenticate").is_some());
+            assert!(anonymous.header("www-authenticate").is_some());
         }
     }
 }

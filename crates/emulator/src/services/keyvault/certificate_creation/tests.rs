@@ -170,7 +170,7 @@ fn creation_replies_with_a_request_in_progress_and_a_location() {
     );
     assert_eq!(record["cancellation_requested"], false);
     let request_id = record["request_id"].as_str().unwrap();
-    let location = super::super::vault_fixture::header(&reply, "location").unwrap();
+    let location = reply.header("location").unwrap();
     assert_eq!(
         location,
         format!("{VAULT}/certificates/web/pending?api-version=7.4&request_id={request_id}")

@@ -4,7 +4,7 @@ use p12_keystore::Pkcs12Archive;
 use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
 use serde_json::{Value, json};
 
-use super::super::vault_fixture::{KeyVaultFixture, VAULT, expected_error, header};
+use super::super::vault_fixture::{KeyVaultFixture, VAULT, expected_error};
 use crate::engine::Ingress;
 use crate::testing::reply_json;
 
@@ -313,7 +313,7 @@ fn a_waiting_request_is_completed_by_merging_its_certificate() {
     let reply = visit.send_request(visit.test_client, "POST", merge, &body.to_string());
     assert_eq!(reply.status.as_u16(), 201, "{}", reply_json(&reply));
     let merged = reply_json(&reply);
-    assert_eq!(header(&reply, "location"), merged["id"].as_str());
+    assert_eq!(reply.header("location"), merged["id"].as_str());
     assert_eq!(merged["id"], waiting["id"], "the version keeps its id");
     assert_eq!((&merged["cer"], &merged["tags"]), (&json!(leaf), &json!({ "a": "b" })));
     assert_eq!(merged["attributes"]["enabled"], true);
