@@ -62,7 +62,7 @@ impl ServiceRequest {
         }
     }
 
-    /// The scheme, the host and the port of the URL that the client requested.
+    /// The `https` origin with the host and the port that the client requested.
     pub(crate) fn origin(&self) -> String {
         https_origin(&self.host, self.port)
     }
@@ -113,8 +113,9 @@ impl fmt::Debug for ServiceRequest {
 #[derive(Clone)]
 pub(crate) struct ServiceReply {
     pub(crate) status: StatusCode,
-    /// The headers that the service adds; the server adds the request ids and the date.
-    pub(crate) headers: HeaderMap,
+    /// The headers of the service; the engine adds those of `ServiceHeaders`.
+    /// Boxed because a rejection is a reply, too, and errors are small.
+    pub(crate) headers: Box<HeaderMap>,
     pub(crate) body: Bytes,
     /// The reason of a rejection, for the request log. Never contains a secret.
     pub(crate) rejection_reason: Option<String>,
@@ -138,7 +139,7 @@ impl ServiceReply {
 
     /// A reply without a body.
     pub(crate) fn empty(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: Bytes::new(), rejection_reason: None }
+        Self { status, headers: Box::default(), body: Bytes::new(), rejection_reason: None }
     }
 
     /// A reply with a JSON body.

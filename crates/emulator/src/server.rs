@@ -526,7 +526,7 @@ impl ConnectionContext {
         let body = ReplyBody::new(body, delivery, &self.engine.clock, &self.reset);
         let mut response = http::Response::new(body);
         *response.status_mut() = reply.status;
-        *response.headers_mut() = reply.headers;
+        *response.headers_mut() = *reply.headers;
         if head && reply.status != StatusCode::NO_CONTENT {
             response.headers_mut().insert(CONTENT_LENGTH, length.into());
         }

@@ -1,4 +1,5 @@
-//! The headers that every service adds to its replies: the date, the request ids and the caching rules.
+//! The headers that the engine adds to every reply: the date and the request ids, and those that all replies of a
+//! service have.
 
 use http::HeaderValue;
 use jiff::Timestamp;
@@ -24,7 +25,7 @@ pub(crate) struct ServiceHeaders {
 }
 
 impl ServiceHeaders {
-    /// Reads the content from the state. The headers themselves need no state.
+    /// Reads the content from the state. The headers are added after the state is unlocked.
     pub(crate) fn collect(
         request: &ServiceRequest,
         service: Option<AzureService>,

@@ -42,9 +42,11 @@ impl AccessScope {
     }
 
     fn from_text(text: &str) -> Self {
-        let lower = text.to_ascii_lowercase();
         let text: Arc<str> = text.into();
-        let lower = if *lower == *text { Arc::clone(&text) } else { lower.into() };
+        let mut lower = Arc::clone(&text);
+        if text.contains(|c: char| c.is_ascii_uppercase()) {
+            Arc::make_mut(&mut lower).make_ascii_lowercase();
+        }
         Self { text, lower }
     }
 

@@ -130,7 +130,7 @@ impl NewCertificateVersion {
         vaults.keys.push_version(host, name, version).map_err(ObjectStoreError::from)?;
         let version = StoredObjectVersion { id, attributes, tags, content };
         let is_waiting =
-            vaults.certificates.object(host, name).is_ok_and(CertificateContent::is_incomplete);
+            vaults.certificates.object(host, name).is_ok_and(CertificateContent::is_pending);
         if is_waiting {
             let replace = |object: &mut StoredVaultObject<_>| object.versions = vec![version];
             return Ok(vaults.certificates.change_object(host, name, replace)?);
@@ -222,7 +222,7 @@ impl StoredObject for CertificateContent {
         item_json(view, id, version)
     }
 
-    fn is_incomplete(object: &StoredVaultObject<Self>) -> bool {
+    fn is_pending(object: &StoredVaultObject<Self>) -> bool {
         object.latest().is_some_and(|version| version.content.certificate().is_none())
     }
 
@@ -243,10 +243,9 @@ impl StoredObject for CertificateContent {
     }
 
     fn recover(vaults: &mut VaultStore, host: &str, name: &str) -> Result<(), ObjectStoreError> {
-        let is_incomplete =
-            vaults.certificates.deleted_object(host, name).is_ok_and(Self::is_incomplete);
+        let is_pending = vaults.certificates.deleted_object(host, name).is_ok_and(Self::is_pending);
         vaults.certificates.recover(host, name)?;
-        if is_incomplete {
+        if is_pending {
             return Ok(());
         }
         vaults.secrets.recover(host, name)?;
@@ -254,10 +253,9 @@ impl StoredObject for CertificateContent {
     }
 
     fn purge(vaults: &mut VaultStore, host: &str, name: &str) -> Result<(), ObjectStoreError> {
-        let is_incomplete =
-            vaults.certificates.deleted_object(host, name).is_ok_and(Self::is_incomplete);
+        let is_pending = vaults.certificates.deleted_object(host, name).is_ok_and(Self::is_pending);
         vaults.certificates.purge(host, name)?;
-        if is_incomplete {
+        if is_pending {
             return Ok(());
         }
         vaults.secrets.purge(host, name)?;

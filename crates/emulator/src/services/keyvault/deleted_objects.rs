@@ -54,12 +54,12 @@ pub(super) fn list_deleted_objects<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
-    let with_incomplete = includes_pending(call);
+    let with_pending = includes_pending(call);
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.list)?;
     let page = page?;
     let items = K::object_store(vaults)
         .deleted_objects_after(&vault.host, page.marker.as_deref())
-        .filter(|object| with_incomplete || !K::is_incomplete(object))
+        .filter(|object| with_pending || !K::is_pending(object))
         .filter_map(|object| {
             let id = object_id::<K>(reference.view(), &object.name);
             let mut item = json!(K::list_item(reference.view(), id, object.latest()?));

@@ -58,8 +58,8 @@ pub(super) trait StoredObject: VersionContent + Serialize + DeserializeOwned {
         false
     }
 
-    /// Whether lists omit the object unless the client asks for incomplete ones.
-    fn is_incomplete(_object: &StoredVaultObject<Self>) -> bool {
+    /// Whether the object is pending: lists omit it unless the client asks for pending ones.
+    fn is_pending(_object: &StoredVaultObject<Self>) -> bool {
         false
     }
 
@@ -111,7 +111,7 @@ pub(super) fn version_reply<K: StoredObject>(
     Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
-/// The reply to a change: the version in its new state.
+/// The reply to a change: the version in its new state, even if the change disabled it.
 pub(super) fn changed_version_reply<K: StoredObject>(
     reference: VaultRef<'_>,
     name: &str,
@@ -149,12 +149,12 @@ pub(super) fn list_objects<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
-    let with_incomplete = includes_pending(call);
+    let with_pending = includes_pending(call);
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.list)?;
     let page = page?;
     let items = K::object_store(vaults)
         .objects_after(&vault.host, page.marker.as_deref())
-        .filter(|object| with_incomplete || !K::is_incomplete(object))
+        .filter(|object| with_pending || !K::is_pending(object))
         .filter_map(|object| {
             let (id, version) = (object_id::<K>(reference.view(), &object.name), object.latest()?);
             Some((object.name.as_str(), K::list_item(reference.view(), id, version)))
@@ -194,7 +194,7 @@ fn versions_after<'o, K: VersionContent>(
     versions
 }
 
-/// Whether a list of certificates includes those without a certificate yet.
+/// Whether a list of certificates includes pending ones, which are not issued yet.
 pub(super) fn includes_pending(call: &OperationContext<'_>) -> bool {
     call.request.query("includePending").is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }

@@ -28,7 +28,7 @@ use crate::keys::RedactedText;
 use crate::operation_context::OperationContext;
 use crate::request::ServiceReply;
 
-/// The maximum size of a value: 25 KB.
+/// The maximum size of a value: 25 KiB.
 pub(crate) const MAX_VALUE_BYTES: usize = 25 * 1024;
 /// The maximum length of a content type, in characters.
 const MAX_CONTENT_TYPE_LENGTH: usize = 255;
@@ -175,15 +175,15 @@ fn previous_version<'o>(
 /// `GET /secrets/{name}[/{version}]`. With `outContentType`, the vault converts the PKCS#12 file of a
 /// certificate to PEM.
 pub(super) fn get_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let requested = call.request.query("outContentType").unwrap_or_default().to_owned();
+    let out_content_type = call.request.query("outContentType").unwrap_or_default().to_owned();
     let (name, version) = requested_name_and_version(call);
     let reference = authorize_call(call, SECRET_PERMISSIONS.get)?;
-    if requested.is_empty() || !reference.api.has(VersionedFeature::SecretConversion) {
+    if out_content_type.is_empty() || !reference.api.has(VersionedFeature::SecretConversion) {
         return version_reply::<SecretContent>(reference, &name, version.as_deref());
     }
-    let Some(form) = BundleForm::from_content_type(&requested) else {
+    let Some(form) = BundleForm::from_content_type(&out_content_type) else {
         return Err(bad_parameter_reply(format!(
-            "`outContentType` `{requested}` is not supported"
+            "`outContentType` `{out_content_type}` is not supported"
         )));
     };
     let (object, stored) = find_version::<SecretContent>(reference, &name, version.as_deref())?;
@@ -199,8 +199,9 @@ fn converted_secret_reply(
 ) -> Result<ServiceReply, ServiceReply> {
     let VaultRef { vault, vaults, .. } = reference;
     let bundle = SecretBundle::without_value(reference.view(), object, version);
-    let stored = version.content.content_type.as_deref().and_then(BundleForm::from_content_type);
-    if stored == Some(form) {
+    let stored_form =
+        version.content.content_type.as_deref().and_then(BundleForm::from_content_type);
+    if stored_form == Some(form) {
         return version_reply::<SecretContent>(reference, &object.name, Some(&version.id));
     }
     let certificate = vaults.certificates.version(&vault.host, &object.name, Some(&version.id));
@@ -238,7 +239,7 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
         tags: body.tags.validate()?.unwrap_or_default(),
         content: SecretContent {
             value,
-            content_type: require_content_type(body.content_type)?,
+            content_type: validate_content_type(body.content_type)?,
             key_version: None,
         },
     };
@@ -261,7 +262,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     let attributes = stored.attributes;
     let body: UpdateSecretBody = parse_body(call)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
-    let (content_type, tags) = (require_content_type(body.content_type)?, body.tags.validate()?);
+    let (content_type, tags) = (validate_content_type(body.content_type)?, body.tags.validate()?);
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let changed = vaults.secrets.change_version(&requested.vault.host, &name, version, |stored| {
         stored.attributes = attributes;
@@ -275,7 +276,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     changed_version_reply_without_value::<SecretContent>(reference, &name, version)
 }
 
-fn require_content_type(text: Option<String>) -> Result<Option<String>, ServiceReply> {
+fn validate_content_type(text: Option<String>) -> Result<Option<String>, ServiceReply> {
     match text {
         Some(text) if text.chars().count() > MAX_CONTENT_TYPE_LENGTH => Err(bad_parameter_reply(
             format!("`contentType` has more than {MAX_CONTENT_TYPE_LENGTH} characters"),
