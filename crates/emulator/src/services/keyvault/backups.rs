@@ -24,7 +24,7 @@ use super::keys::KeyContent;
 use super::object_kind::KeyVaultObjectKind;
 use super::object_store::{ObjectStoreError, StoredVaultObject};
 use super::objects::{
-    StoredObject, changed_version_reply_without_value, reject_managed, requested_name_and_version,
+    StoredObject, changed_version_reply, reject_managed, requested_name_and_version,
 };
 use super::request_body::{bad_parameter_reply, parse_body};
 use super::vault::{EmulatedVault, SecretContent, VaultStore};
@@ -95,7 +95,7 @@ pub(super) fn restore_object<K: StoredObject>(
         })?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let name = insert_objects(vaults, &requested.vault.host, content)?;
-    changed_version_reply_without_value::<K>(requested.with_store(vaults), &name, None)
+    changed_version_reply::<K>(requested.with_store(vaults), &name, None)
 }
 
 /// Rejects versions of the API without the backup of a kind of object.

@@ -129,9 +129,9 @@ impl NewCertificateVersion {
             StoredObjectVersion { id: id.clone(), attributes, tags: tags.clone(), content: key };
         vaults.keys.push_version(host, name, version).map_err(ObjectStoreError::from)?;
         let version = StoredObjectVersion { id, attributes, tags, content };
-        let is_waiting =
+        let is_pending =
             vaults.certificates.object(host, name).is_ok_and(CertificateContent::is_pending);
-        if is_waiting {
+        if is_pending {
             let replace = |object: &mut StoredVaultObject<_>| object.versions = vec![version];
             return Ok(vaults.certificates.change_object(host, name, replace)?);
         }

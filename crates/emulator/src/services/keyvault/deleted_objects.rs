@@ -10,7 +10,7 @@ use super::access::{
 use super::error::VaultServiceError;
 use super::object_store::{ObjectStoreError, StoredVaultObject};
 use super::objects::{
-    StoredObject, changed_version_reply_without_value, includes_pending, object_id, reject_managed,
+    StoredObject, changed_version_reply, includes_pending, object_id, reject_managed,
     requested_name_and_version,
 };
 use super::pages::VaultPageRequest;
@@ -78,7 +78,7 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     K::recover(vaults, &requested.vault.host, &name)
         .map_err(|problem| object_error_reply(problem, K::KIND, &name, None))?;
-    changed_version_reply_without_value::<K>(requested.with_store(vaults), &name, None)
+    changed_version_reply::<K>(requested.with_store(vaults), &name, None)
 }
 
 /// `DELETE /deleted{kind}/{name}`: permanently.

@@ -43,8 +43,7 @@ pub(super) trait StoredObject: VersionContent + Serialize + DeserializeOwned {
         version: &StoredObjectVersion<Self>,
     ) -> impl Serialize;
 
-    /// The version as in the reply to a deletion, a recovery, a restore or a change of attributes: like a read, but
-    /// never with a secret value.
+    /// The version as in the reply to a deletion or another change: like a read, but never with a secret value.
     fn bundle_without_value<'a>(
         view: VaultView<'_>,
         object: &'a StoredVaultObject<Self>,
@@ -111,19 +110,9 @@ pub(super) fn version_reply<K: StoredObject>(
     Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
-/// The reply to a change: the version in its new state, even if the change disabled it.
+/// The reply to a change: the version in its new state, even if the change disabled it, and never with a secret
+/// value.
 pub(super) fn changed_version_reply<K: StoredObject>(
-    reference: VaultRef<'_>,
-    name: &str,
-    version: Option<&str>,
-) -> Result<ServiceReply, ServiceReply> {
-    let (object, stored) = find_version::<K>(reference, name, version)?;
-    let bundle = K::bundle(reference.view(), object, stored);
-    Ok(ServiceReply::json(StatusCode::OK, &bundle))
-}
-
-/// Like [`changed_version_reply`], but never with a secret value.
-pub(super) fn changed_version_reply_without_value<K: StoredObject>(
     reference: VaultRef<'_>,
     name: &str,
     version: Option<&str>,

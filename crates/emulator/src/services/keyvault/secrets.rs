@@ -18,9 +18,8 @@ use super::object_store::{
     StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
 };
 use super::objects::{
-    AttributesJson, StoredObject, changed_version_reply, changed_version_reply_without_value,
-    find_version, reject_managed, requested_name_and_version, require_unmanaged, version_id,
-    version_reply,
+    AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed,
+    requested_name_and_version, require_unmanaged, version_id, version_reply,
 };
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::{SecretContent, VaultStore};
@@ -84,7 +83,7 @@ impl<'a> SecretBundle<'a> {
         Self { value, ..Self::without_value(view, object, version) }
     }
 
-    /// The version as in the replies to deletions and to changes of attributes.
+    /// The version as in the replies to deletions and other changes.
     fn without_value(
         view: VaultView<'_>,
         object: &'a StoredVaultObject<SecretContent>,
@@ -198,11 +197,11 @@ fn converted_secret_reply(
     form: BundleForm,
 ) -> Result<ServiceReply, ServiceReply> {
     let VaultRef { vault, vaults, .. } = reference;
-    let bundle = SecretBundle::without_value(reference.view(), object, version);
     let stored_form =
         version.content.content_type.as_deref().and_then(BundleForm::from_content_type);
     if stored_form == Some(form) {
-        return version_reply::<SecretContent>(reference, &object.name, Some(&version.id));
+        let bundle = SecretBundle::with_value(reference.view(), object, version);
+        return Ok(ServiceReply::json(StatusCode::OK, &bundle));
     }
     let certificate = vaults.certificates.version(&vault.host, &object.name, Some(&version.id));
     let key = vaults.keys.version(&vault.host, &object.name, Some(&version.id));
@@ -214,8 +213,12 @@ fn converted_secret_reply(
     let (chain, leaf) = (&certificate.content.chain, certificate.content.leaf);
     let value = encode_bundle(form, key, chain, leaf)
         .map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?;
-    let (value, content_type) = (Some(value.expose()), Some(form.content_type()));
-    Ok(ServiceReply::json(StatusCode::OK, &SecretBundle { value, content_type, ..bundle }))
+    let bundle = SecretBundle {
+        value: Some(value.expose()),
+        content_type: Some(form.content_type()),
+        ..SecretBundle::without_value(reference.view(), object, version)
+    };
+    Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
 /// `PUT /secrets/{name}`: a new version.
@@ -249,7 +252,9 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
         object_error_reply(conflict.into(), SecretContent::KIND, &name, None)
     })?;
     let reference = requested.with_store(vaults);
-    changed_version_reply::<SecretContent>(reference, &name, None)
+    let (object, stored) = find_version::<SecretContent>(reference, &name, None)?;
+    let bundle = SecretBundle::with_value(reference.view(), object, stored);
+    Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
 /// `PATCH /secrets/{name}[/{version}]`: attributes, tags, content type.
@@ -273,7 +278,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     });
     changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, &name, version))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply_without_value::<SecretContent>(reference, &name, version)
+    changed_version_reply::<SecretContent>(reference, &name, version)
 }
 
 fn validate_content_type(text: Option<String>) -> Result<Option<String>, ServiceReply> {
