@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 /// The port that a URL with `https` does not name.
 pub(crate) const HTTPS_PORT: u16 = 443;
 
-/// The initial capacity of a JSON body in bytes, which most replies do not exceed.
+/// The initial capacity of a JSON body in bytes: enough for a small secret or resource.
 const JSON_BODY_CAPACITY: usize = 1024;
 
 /// How a request was transported.
@@ -113,8 +113,8 @@ impl fmt::Debug for ServiceRequest {
 #[derive(Clone)]
 pub(crate) struct ServiceReply {
     pub(crate) status: StatusCode,
-    /// The headers of the service; the engine adds those of `ServiceHeaders`.
-    /// Boxed because a rejection is a reply, too, and errors are small.
+    /// The headers of the service; the engine adds those of `ServiceHeaders`. Boxed, because handlers also return
+    /// replies as errors, and large errors are slow to pass on.
     pub(crate) headers: Box<HeaderMap>,
     pub(crate) body: Bytes,
     /// The reason of a rejection, for the request log. Never contains a secret.

@@ -524,7 +524,7 @@ fn lanyard() -> Command {
     {
         command.env_remove(variable);
     }
-    // Snapshots show ids.
+    // Snapshots contain ids, which must be the same in each run.
     command.env("LANYARD_AZURE_SEED", "tests");
     command
 }
