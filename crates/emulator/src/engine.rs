@@ -395,7 +395,7 @@ impl EmulatorEngine {
             system_now: self.clock.now(),
             ids,
             keys,
-            parameters,
+            parameters: &parameters,
             caller: None,
             state_change: StateChange::Unchanged,
             azure,
@@ -417,7 +417,7 @@ impl EmulatorEngine {
 struct RoutedRequest<'a> {
     request: &'a ServiceRequest,
     place: ServiceEndpoint,
-    operation: OperationLookup,
+    operation: OperationLookup<'a>,
 }
 
 impl<'a> RoutedRequest<'a> {

@@ -143,7 +143,7 @@ pub(crate) struct OperationContext<'a> {
     pub(crate) local_url: Option<&'a str>,
     /// The local certificate authority, for the control API.
     pub(crate) authority: &'a LocalAuthority,
-    pub(crate) parameters: PathParameters,
+    pub(crate) parameters: &'a PathParameters<'a>,
     pub(crate) caller: Option<EntraClientId>,
     pub(crate) state_change: StateChange,
     pub(crate) azure: &'a mut AzureState,
@@ -169,9 +169,10 @@ pub(crate) enum ApiVersionError {
     Malformed(String),
 }
 
-impl OperationContext<'_> {
-    /// The value of a placeholder in the operation's path.
-    pub(crate) fn path_parameter(&self, name: &str) -> &str {
+impl<'a> OperationContext<'a> {
+    /// The value of a placeholder in the operation's path. Like the request, it is not part of the state, so a
+    /// handler may keep it while it changes the state.
+    pub(crate) fn path_parameter(&self, name: &str) -> &'a str {
         self.parameters.value(name)
     }
 
@@ -288,7 +289,7 @@ impl OperationContext<'_> {
             caches: self.caches,
             local_url: self.local_url,
             authority: self.authority,
-            parameters,
+            parameters: &parameters,
             caller: None,
             state_change: StateChange::Unchanged,
             azure: self.azure,

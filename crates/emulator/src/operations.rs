@@ -1,6 +1,7 @@
 //! The table of operations: it routes requests, provides the coverage listing, and suggests the nearest known
 //! operation for an unknown one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use http::Method;
@@ -117,11 +118,11 @@ pub(crate) struct ServiceOperation {
     pub(crate) handler: OperationHandler,
 }
 
-/// The values of the placeholders of a path.
+/// The values of the placeholders of a request's path. Only a decoded or joined value is a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct PathParameters(Vec<(&'static str, String)>);
+pub(crate) struct PathParameters<'r>(Vec<(&'static str, Cow<'r, str>)>);
 
-impl PathParameters {
+impl PathParameters<'_> {
     /// The value of a placeholder; empty if the path has no such placeholder. The segments of a `{*name}` are
     /// joined by `/`.
     pub(crate) fn value(&self, name: &str) -> &str {
@@ -131,9 +132,9 @@ impl PathParameters {
 
 /// The outcome of looking up a request in a table.
 #[derive(Debug)]
-pub(crate) enum OperationLookup {
+pub(crate) enum OperationLookup<'r> {
     /// The operation and the values of its placeholders.
-    Found(&'static ServiceOperation, PathParameters),
+    Found(&'static ServiceOperation, PathParameters<'r>),
     /// No operation matches; the nearest known one, if any.
     NotFound(Option<&'static ServiceOperation>),
 }
@@ -229,7 +230,11 @@ impl RouteTable {
     }
 
     /// Finds the operation of a request with these decoded path segments. `HEAD` without an own row is `GET`.
-    pub(crate) fn find(&self, request: &ServiceRequest, segments: &[String]) -> OperationLookup {
+    pub(crate) fn find<'r>(
+        &self,
+        request: &ServiceRequest,
+        segments: &[Cow<'r, str>],
+    ) -> OperationLookup<'r> {
         let method = &request.method;
         self.find_exact(method, request, segments)
             .or_else(|| {
@@ -239,12 +244,12 @@ impl RouteTable {
             .unwrap_or_else(|| OperationLookup::NotFound(self.nearest(method, segments)))
     }
 
-    fn find_exact(
+    fn find_exact<'r>(
         &self,
         method: &Method,
         request: &ServiceRequest,
-        segments: &[String],
-    ) -> Option<OperationLookup> {
+        segments: &[Cow<'r, str>],
+    ) -> Option<OperationLookup<'r>> {
         let first_match = |routes: Option<&'_ Vec<Route>>| {
             routes.into_iter().flatten().find_map(|route| {
                 if !route.conditions.iter().all(|condition| condition.holds(request)) {
@@ -263,8 +268,12 @@ impl RouteTable {
     /// The known operation that is most like an unknown one: of the same resource type or at least the same
     /// resource provider, and of the same method or a read. So the hint is never a write or a purge in place
     /// of a read.
-    fn nearest(&self, method: &Method, segments: &[String]) -> Option<&'static ServiceOperation> {
-        let subject: Vec<_> = operation_subject(segments.iter().map(String::as_str)).collect();
+    fn nearest(
+        &self,
+        method: &Method,
+        segments: &[Cow<'_, str>],
+    ) -> Option<&'static ServiceOperation> {
+        let subject: Vec<_> = operation_subject(segments.iter().map(|it| &**it)).collect();
         let names_provider = subject.len() < segments.len();
         self.rows
             .iter()
@@ -336,7 +345,7 @@ fn operation_subject<'a>(
     segments.skip(provider.unwrap_or(0))
 }
 
-fn match_parts(parts: &[RoutePart], segments: &[String]) -> Option<PathParameters> {
+fn match_parts<'r>(parts: &[RoutePart], segments: &[Cow<'r, str>]) -> Option<PathParameters<'r>> {
     let mut values = Vec::new();
     let open = parts.iter().position(|part| matches!(part, RoutePart::AnySegments(_)));
     let Some(open) = open else {
@@ -355,16 +364,16 @@ fn match_parts(parts: &[RoutePart], segments: &[String]) -> Option<PathParameter
         return None;
     }
     if let RoutePart::AnySegments(name) = parts[open] {
-        values.push((name, middle.join("/")));
+        values.push((name, Cow::Owned(middle.join("/"))));
     }
     Some(PathParameters(values))
 }
 
 /// Compares from the end, where the paths of a service differ most.
-fn match_segments(
+fn match_segments<'r>(
     parts: &[RoutePart],
-    segments: &[String],
-    values: &mut Vec<(&'static str, String)>,
+    segments: &[Cow<'r, str>],
+    values: &mut Vec<(&'static str, Cow<'r, str>)>,
 ) -> bool {
     let is_match = parts.iter().zip(segments).rev().all(|(part, segment)| match part {
         RoutePart::Literal(literal) => literal.eq_ignore_ascii_case(segment),

@@ -1,5 +1,6 @@
 //! Requests and replies as plain data, independent of the HTTP server's types.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -80,11 +81,11 @@ impl ServiceRequest {
     }
 
     /// The decoded segments of the path.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Cow<'_, str>> {
         self.path
             .split('/')
             .filter(|segment| !segment.is_empty())
-            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy())
     }
 
     /// The body as JSON.

@@ -10,6 +10,7 @@ pub(crate) mod imds;
 pub(crate) mod keyvault;
 pub(crate) mod managed_identity;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -51,7 +52,7 @@ pub(crate) fn routes_of_service(service: AzureService) -> &'static RouteTable {
 }
 
 /// The segments of a request's path, as the routes of a service match them.
-pub(crate) fn route_segments(service: AzureService, request: &ServiceRequest) -> Vec<String> {
+pub(crate) fn route_segments(service: AzureService, request: &ServiceRequest) -> Vec<Cow<'_, str>> {
     match service {
         AzureService::Graph => graph::odata_segments(request.segments()),
         AzureService::Imds | AzureService::AppService => imds::segments_without_node(request),

@@ -58,16 +58,20 @@ fn request(method: &Method, url: &str) -> ServiceRequest {
 fn find_in_table(
     method: &Method,
     path: &str,
-) -> Result<(&'static str, PathParameters), Option<&'static str>> {
+) -> Result<(&'static str, PathParameters<'static>), Option<&'static str>> {
     find_for_request(&request(method, path))
 }
 
 fn find_for_request(
     request: &ServiceRequest,
-) -> Result<(&'static str, PathParameters), Option<&'static str>> {
+) -> Result<(&'static str, PathParameters<'static>), Option<&'static str>> {
     let segments: Vec<_> = request.segments().collect();
     match RouteTable::new(TEST_OPERATIONS).find(request, &segments) {
-        OperationLookup::Found(row, parameters) => Ok((row.id, parameters)),
+        OperationLookup::Found(row, PathParameters(values)) => {
+            let values =
+                values.into_iter().map(|(name, value)| (name, Cow::from(value.into_owned())));
+            Ok((row.id, PathParameters(values.collect())))
+        }
         OperationLookup::NotFound(nearest) => Err(nearest.map(|row| row.id)),
     }
 }

@@ -420,12 +420,12 @@ fn clear_fault_rules(call: &mut OperationContext<'_>) -> ServiceReply {
 }
 
 fn remove_fault_rule(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let name = call.path_parameter("name").to_owned();
-    if !call.azure().faults.contains(&name) {
+    let name = call.path_parameter("name");
+    if !call.azure().faults.contains(name) {
         let message = format!("No fault rule has the name `{name}`.");
         return Err(control_error(StatusCode::NOT_FOUND, "FaultNotFound", &message));
     }
-    call.azure_mut().faults.remove(&name);
+    call.azure_mut().faults.remove(name);
     Ok(ServiceReply::empty(StatusCode::NO_CONTENT))
 }
 

@@ -1,5 +1,6 @@
 //! Authentication and authorization of ARM requests.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -70,13 +71,13 @@ pub(super) fn authenticate(
 
 /// The subscription in the path; empty if there is none. It is parsed from the path, because the scope of
 /// extension resources is a single placeholder.
-fn path_subscription(call: &OperationContext<'_>) -> String {
+fn path_subscription<'a>(call: &OperationContext<'a>) -> Cow<'a, str> {
     let mut segments = call.request.segments();
     match segments.next() {
         Some(first) if first.eq_ignore_ascii_case("subscriptions") => {
             segments.next().unwrap_or_default()
         }
-        _ => String::new(),
+        _ => Cow::default(),
     }
 }
 

@@ -48,11 +48,11 @@ fn list_permissions(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 
 /// `GET /subscriptions/{id}/…/roleAssignmentsUsageMetrics`.
 fn get_usage_metrics(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let subscription = call.path_parameter("subscription").to_owned();
+    let subscription = call.path_parameter("subscription");
     let at = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Authorization/roleAssignmentsUsageMetrics/read", &at)?;
     let authorization = &call.azure().authorization;
-    let count = authorization.count_in_subscription(&subscription);
+    let count = authorization.count_in_subscription(subscription);
     let limit = authorization.limits.in_subscription;
     let metrics = json!({
         "subscriptionId": subscription,

@@ -126,7 +126,7 @@ fn reject_changed_properties(write: &ResourceWrite<'_, '_>) -> Result<(), Servic
 /// The DNS names, and the name of the resource group of the nodes.
 fn set_names(write: &mut ResourceWrite<'_, '_>, region: &str) {
     let name = resource_name(write.id).to_owned();
-    let group = write.call.path_parameter("group").to_owned();
+    let group = write.call.path_parameter("group");
     write.default_property("dnsPrefix", json!(format!("{name}-dns")));
     let prefix = write.properties["dnsPrefix"].as_str().unwrap_or_default().to_owned();
     let unique = write.call.ids.next_hex32();
@@ -175,10 +175,10 @@ fn ensure_identity(
     if let Some(principal) = write.call.azure().directory.managed_identity(&resource_id) {
         return Ok(identity_json(&id, principal));
     }
-    let subscription = write.call.path_parameter("subscription").to_owned();
-    let known = write.resources().subscription(&subscription);
+    let subscription = write.call.path_parameter("subscription");
+    let known = write.resources().subscription(subscription);
     let Some(tenant) = known.map(|known| known.tenant.clone()) else {
-        return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
+        return Err(ArmServiceError::SubscriptionNotFound(subscription).to_reply());
     };
     let now = write.call.now;
     let (azure, ids) = write.call.azure_and_ids();

@@ -487,9 +487,9 @@ fn list_operations(call: &mut OperationContext<'_>) -> Result<ServiceReply, Serv
 }
 
 fn get_operation(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = call.path_parameter("operation").to_owned();
+    let id = call.path_parameter("operation");
     let deployment = authorized_deployment(call, "operations/read")?;
-    let found = deployment.outcome.operations.iter().find(|it| it.id.eq_ignore_ascii_case(&id));
+    let found = deployment.outcome.operations.iter().find(|it| it.id.eq_ignore_ascii_case(id));
     let wire = found.map(|operation| deployment.operation_json(operation));
     let wire = wire.ok_or_else(|| {
         let message = format!("The deployment operation '{id}' could not be found.");
@@ -501,9 +501,9 @@ fn get_operation(call: &mut OperationContext<'_>) -> Result<ServiceReply, Servic
 
 /// `GET …/operationStatuses/{id}`: the result of the deployment.
 fn get_status(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let id = call.path_parameter("status").to_owned();
+    let id = call.path_parameter("status");
     let deployment = authorized_deployment(call, "operationStatuses/read")?;
-    if !deployment.status_id.to_string().eq_ignore_ascii_case(&id) {
+    if !deployment.status_id.to_string().eq_ignore_ascii_case(id) {
         let message = format!("The deployment operation status '{id}' could not be found.");
         let code = "DeploymentOperationStatusNotFound";
         return Err(ArmServiceError::Other(StatusCode::NOT_FOUND, code, message).to_reply());

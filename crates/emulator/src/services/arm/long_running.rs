@@ -309,7 +309,7 @@ fn get_result(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRe
 fn poll_requested_operation(
     call: &mut OperationContext<'_>,
 ) -> Result<(Uuid, StoredOperation), ServiceReply> {
-    let name = call.path_parameter("operation").to_owned();
+    let name = call.path_parameter("operation");
     let missing = || {
         let message = format!("The operation '{name}' was not found.");
         ArmServiceError::Other(StatusCode::NOT_FOUND, "OperationNotFound", message).to_reply()

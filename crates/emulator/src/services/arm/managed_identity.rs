@@ -146,13 +146,13 @@ fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
     authorize_call(call, &format!("{FEDERATED}/delete"), &id)?;
     require_identity(call, &identity)?;
-    let name = call.path_parameter("child").to_owned();
+    let name = call.path_parameter("child");
     let resource = resource_id(&identity)?;
     let Some(principal) = call.azure_mut().directory.managed_identity_mut(&resource) else {
         return Err(ArmServiceError::ResourceNotFound(&identity).to_reply());
     };
     let before = principal.federated_credentials.len();
-    principal.federated_credentials.retain(|held| !held.name.eq_ignore_ascii_case(&name));
+    principal.federated_credentials.retain(|held| !held.name.eq_ignore_ascii_case(name));
     let removed = principal.federated_credentials.len() < before;
     let status = if removed { StatusCode::OK } else { StatusCode::NO_CONTENT };
     Ok(empty_reply(call, status))
@@ -264,10 +264,10 @@ fn add_principal(
     call: &mut OperationContext<'_>,
     id: &AccessScope,
 ) -> Result<PrincipalIds, ServiceReply> {
-    let subscription = call.path_parameter("subscription").to_owned();
-    let Some(tenant) = call.azure().resources.subscription(&subscription).map(|s| s.tenant.clone())
+    let subscription = call.path_parameter("subscription");
+    let Some(tenant) = call.azure().resources.subscription(subscription).map(|s| s.tenant.clone())
     else {
-        return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
+        return Err(ArmServiceError::SubscriptionNotFound(subscription).to_reply());
     };
     let (resource_id, now) = (resource_id(id)?, call.now);
     let (azure, ids) = call.azure_and_ids();

@@ -95,11 +95,11 @@ fn put_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
     let scope = requested_group(call);
     let caller = authenticate(call)?;
     let write = format!("{GROUP}/write");
-    let name = call.path_parameter("name").to_owned();
-    if call.azure().directory.tenants.iter().any(|tenant| tenant.has_id(&name)) {
+    let name = call.path_parameter("name");
+    if call.azure().directory.tenants.iter().any(|tenant| tenant.has_id(name)) {
         return put_root_group(call, &caller, &scope);
     }
-    let existing = call.azure().management_groups.group(&name).cloned();
+    let existing = call.azure().management_groups.group(name).cloned();
     if existing.is_some() {
         authorize(call, &caller, &write, &scope)?;
     }
@@ -109,15 +109,15 @@ fn put_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRep
         None => existing.as_ref().and_then(|group| group.parent.clone()),
         Some(id) => parse_parent(call, &caller, &write, id)?,
     };
-    check_group_name(&name)?;
+    check_group_name(name)?;
     let display_name = body.pointer("/properties/displayName").and_then(Value::as_str);
     let known_name = existing.as_ref().map(|group| group.display_name.clone());
     let group = ManagementGroup {
         display_name: display_name
             .map(str::to_owned)
             .or(known_name)
-            .unwrap_or_else(|| name.clone()),
-        name: existing.as_ref().map_or_else(|| name.clone(), |group| group.name.clone()),
+            .unwrap_or_else(|| name.to_owned()),
+        name: existing.as_ref().map_or_else(|| name.to_owned(), |group| group.name.clone()),
         tenant: caller.tenant.clone(),
         parent,
         updated_on: call.now,
@@ -194,11 +194,11 @@ fn parse_parent(
 fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let scope = requested_group(call);
     let caller = authorize_call(call, &format!("{GROUP}/delete"), &scope)?;
-    let name = call.path_parameter("name").to_owned();
-    if caller.tenant.as_str().eq_ignore_ascii_case(&name) {
+    let name = call.path_parameter("name");
+    if caller.tenant.as_str().eq_ignore_ascii_case(name) {
         return Err(management_group_error(ManagementGroupError::RootGroup));
     }
-    match call.azure_mut().management_groups.remove(&name) {
+    match call.azure_mut().management_groups.remove(name) {
         Ok(None) => Ok(empty_reply(call, StatusCode::NO_CONTENT)),
         Ok(Some(_)) => {
             call.azure_mut().authorization.remove_within(&scope);
@@ -211,17 +211,17 @@ fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
 fn add_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let group = authorize_move(call, &caller)?;
-    let member = call.path_parameter("member").to_owned();
+    let member = call.path_parameter("member");
     let is_root = group.name.eq_ignore_ascii_case(caller.tenant.as_str());
     let target = (!is_root).then(|| group.name.clone());
-    call.azure_mut().management_groups.move_subscription(&member, target.as_deref());
+    call.azure_mut().management_groups.move_subscription(member, target.as_deref());
     let wire = json!({
         "id": format!("/providers/{GROUP}/{}/subscriptions/{member}", group.name),
         "type": format!("{GROUP}/subscriptions"),
         "name": member,
         "properties": {
             "tenant": caller.tenant,
-            "displayName": call.azure().resources.subscription(&member).map(|it| it.name.clone()),
+            "displayName": call.azure().resources.subscription(member).map(|it| it.name.clone()),
             "parent": { "id": format!("/providers/{GROUP}/{}", group.name) },
             "state": "Active",
         },
@@ -233,10 +233,10 @@ fn add_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 fn remove_subscription(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let caller = authenticate(call)?;
     let group = authorize_move(call, &caller)?;
-    let member = call.path_parameter("member").to_owned();
-    let current = call.azure().management_groups.group_of_subscription(&member);
+    let member = call.path_parameter("member");
+    let current = call.azure().management_groups.group_of_subscription(member);
     if current.is_some_and(|current| current.name == group.name) {
-        call.azure_mut().management_groups.move_subscription(&member, None);
+        call.azure_mut().management_groups.move_subscription(member, None);
     }
     Ok(empty_reply(call, StatusCode::NO_CONTENT))
 }

@@ -182,9 +182,9 @@ fn set_registration(
     call: &mut OperationContext<'_>,
     action: &str,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (whole, named) = (subscription_scope(call)?, call.path_parameter("namespace").to_owned());
+    let (whole, named) = (subscription_scope(call)?, call.path_parameter("namespace"));
     authorize_call(call, &format!("{named}/{action}/action"), &whole)?;
-    let namespace = require_namespace(&named)?.to_ascii_lowercase();
+    let namespace = require_namespace(named)?.to_ascii_lowercase();
     let unregistered = &mut call.azure_mut().resources.settings.unregistered_namespaces;
     if action == "register" {
         unregistered.remove(&namespace);

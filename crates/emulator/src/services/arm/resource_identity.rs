@@ -84,11 +84,11 @@ fn system_assigned(
     if let Some(principal) = write.call.azure().directory.managed_identity(resource_id) {
         return Ok((principal.tenant.to_string(), principal.object_id));
     }
-    let subscription = write.call.path_parameter("subscription").to_owned();
+    let subscription = write.call.path_parameter("subscription");
     let resources = &write.call.azure().resources;
-    let Some(tenant) = resources.subscription(&subscription).map(|known| known.tenant.clone())
+    let Some(tenant) = resources.subscription(subscription).map(|known| known.tenant.clone())
     else {
-        return Err(ArmServiceError::SubscriptionNotFound(&subscription).to_reply());
+        return Err(ArmServiceError::SubscriptionNotFound(subscription).to_reply());
     };
     let now = write.call.now;
     let (azure, ids) = write.call.azure_and_ids();

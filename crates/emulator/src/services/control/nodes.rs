@@ -76,8 +76,8 @@ fn without_duplicates<T: Ord + Copy>(items: impl IntoIterator<Item = T>) -> Vec<
 
 /// `DELETE nodes/{name}`: deletes a node and its system-assigned identity.
 pub(super) fn delete_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let name = call.path_parameter("name").to_owned();
-    let Some(node) = call.azure_mut().imds.nodes.remove(&name) else {
+    let name = call.path_parameter("name");
+    let Some(node) = call.azure_mut().imds.nodes.remove(name) else {
         let message = "No node has this name; `GET /lanyard/v1/nodes` lists them.";
         return Err(control_error(StatusCode::NOT_FOUND, "NodeNotFound", message));
     };

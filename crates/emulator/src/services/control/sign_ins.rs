@@ -87,9 +87,8 @@ pub(super) fn decide_device_code(
             ));
         }
     };
-    let code = call.path_parameter("code").to_owned();
-    entra::decide_device_code(call, &code, decision)
-        .map_err(|error| sign_in_error_reply(&error))?;
+    let code = call.path_parameter("code");
+    entra::decide_device_code(call, code, decision).map_err(|error| sign_in_error_reply(&error))?;
     Ok(ServiceReply::empty(StatusCode::NO_CONTENT))
 }
 

@@ -131,7 +131,7 @@ impl GraphCaller {
     }
 }
 
-impl GraphCall<'_, '_> {
+impl<'o> GraphCall<'_, 'o> {
     /// The directory, for reading.
     pub(super) fn directory(&self) -> &EntraDirectory {
         &self.context.azure().directory
@@ -165,7 +165,7 @@ impl GraphCall<'_, '_> {
     }
 
     /// The value of a placeholder in the operation's path.
-    pub(super) fn path_parameter(&self, name: &str) -> &str {
+    pub(super) fn path_parameter(&self, name: &str) -> &'o str {
         self.context.path_parameter(name)
     }
 

@@ -44,9 +44,9 @@ impl GraphEntity for DeletedDirectoryObject {
 pub(super) fn list_or_get_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let now = call.context.now;
     purge_expired(call, now);
-    let segment = call.path_parameter("id").to_owned();
-    if let Some(id) = parse_object_id(&segment) {
-        let deleted = readable_object(call, id, &segment)?;
+    let segment = call.path_parameter("id");
+    if let Some(id) = parse_object_id(segment) {
+        let deleted = readable_object(call, id, segment)?;
         let json = deleted.to_json(call.directory());
         return Ok(object_reply(call, StatusCode::OK, DIRECTORY_OBJECTS, json));
     }
@@ -64,7 +64,7 @@ pub(super) fn list_or_get_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let query = ListQuery::parse::<DeletedDirectoryObject>(call)?;
     let objects = call.directory().deleted_objects().values().filter(|deleted| {
         call.is_own_tenant(deleted.tenant())
-            && deleted.as_directory_object().type_name().eq_ignore_ascii_case(&segment)
+            && deleted.as_directory_object().type_name().eq_ignore_ascii_case(segment)
     });
     list_reply(call, DIRECTORY_OBJECTS, &query, objects)
 }
@@ -72,9 +72,9 @@ pub(super) fn list_or_get_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn restore_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let now = call.context.now;
     purge_expired(call, now);
-    let segment = call.path_parameter("id").to_owned();
-    let id = parse_object_id(&segment).ok_or_else(|| GraphError::not_found(&segment))?;
-    let deleted = writable_object(call, id, &segment)?;
+    let segment = call.path_parameter("id");
+    let id = parse_object_id(segment).ok_or_else(|| GraphError::not_found(segment))?;
+    let deleted = writable_object(call, id, segment)?;
     check_conflicts(call, deleted)?;
     let json = deleted.as_directory_object().to_json(call.directory());
     let reply = object_reply(call, StatusCode::OK, DIRECTORY_OBJECTS, json);
@@ -83,9 +83,9 @@ pub(super) fn restore_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn purge_deleted(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let segment = call.path_parameter("id").to_owned();
-    let id = parse_object_id(&segment).ok_or_else(|| GraphError::not_found(&segment))?;
-    writable_object(call, id, &segment)?;
+    let segment = call.path_parameter("id");
+    let id = parse_object_id(segment).ok_or_else(|| GraphError::not_found(segment))?;
+    writable_object(call, id, segment)?;
     call.directory_mut().purge_deleted(id);
     Ok(no_content())
 }

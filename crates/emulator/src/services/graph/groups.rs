@@ -108,8 +108,8 @@ pub(super) fn list_members(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn list_members_of_type(call: &mut GraphCall<'_, '_>) -> GraphResult {
     call.caller.require(GraphRight::ReadGroups)?;
     let members = member_ids(path_group(call)?);
-    let type_name = call.path_parameter("child").to_owned();
-    list_objects_of_type(call, stored_objects(call, &members), &type_name)
+    let type_name = call.path_parameter("child");
+    list_objects_of_type(call, stored_objects(call, &members), type_name)
 }
 
 pub(super) fn list_member_references(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -149,8 +149,8 @@ pub(super) fn add_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
 
 pub(super) fn remove_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let group = path_group_for_member_write(call)?.object_id;
-    let key = call.path_parameter("child").to_owned();
-    let member = parse_object_id(&key);
+    let key = call.path_parameter("child");
+    let member = parse_object_id(key);
     let is_removed = member.is_some_and(|member| call.directory_mut().remove_member(group, member));
     if is_removed { Ok(no_content()) } else { Err(GraphError::not_found(key)) }
 }

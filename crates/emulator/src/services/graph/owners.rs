@@ -35,11 +35,11 @@ pub(super) fn add_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn remove_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let key = call.path_parameter("child").to_owned();
+    let key = call.path_parameter("child");
     let target = path_object_for_write(call)?;
     let (target_id, owners) = (target.object_id(), target.owners());
-    let owner = parse_object_id(&key).filter(|owner| owners.contains(owner));
-    let owner = owner.ok_or_else(|| GraphError::not_found(&key))?;
+    let owner = parse_object_id(key).filter(|owner| owners.contains(owner));
+    let owner = owner.ok_or_else(|| GraphError::not_found(key))?;
     if matches!(target, DirectoryObject::Group(_)) && owners.len() == 1 {
         return Err(GraphError::bad_request(
             "The group must have at least one owner, hence this owner cannot be removed.",

@@ -1,5 +1,7 @@
 //! `OData` paths: keys in parentheses become segments, so that both forms of a key have the same routes.
 
+use std::borrow::Cow;
+
 use uuid::Uuid;
 
 /// The prefix of qualified names of types, actions and functions.
@@ -7,15 +9,16 @@ const NAMESPACE: &str = "microsoft.graph.";
 
 /// The segments of an `OData` path from those of a request's path. `users('ada')` is two segments, as is `users/ada`;
 /// `applications(appId='…')` is `applications` and `appId='…'`. Qualified names lose their namespace.
-pub(crate) fn odata_segments(of_path: impl Iterator<Item = String>) -> Vec<String> {
+pub(crate) fn odata_segments<'r>(of_path: impl Iterator<Item = Cow<'r, str>>) -> Vec<Cow<'r, str>> {
     let mut segments = Vec::new();
     for segment in of_path {
         let (name, key) = split_key(&segment);
         let is_qualified =
             name.get(..NAMESPACE.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAMESPACE));
         let name = if is_qualified { &name[NAMESPACE.len()..] } else { name };
-        segments.push(name.to_owned());
-        segments.extend(key);
+        let changed = (name.len() < segment.len()).then(|| name.to_owned());
+        segments.push(changed.map_or(segment, Cow::Owned));
+        segments.extend(key.map(Cow::Owned));
     }
     segments
 }
@@ -56,7 +59,7 @@ pub(super) enum PathCollection {
 impl PathCollection {
     /// The collection of a path of Microsoft Graph, by the segment after the version. `None` for the others,
     /// such as `domains`.
-    pub(super) fn of_path(path: impl Iterator<Item = String>) -> Option<Self> {
+    pub(super) fn of_path<'r>(path: impl Iterator<Item = Cow<'r, str>>) -> Option<Self> {
         let name = odata_segments(path).into_iter().nth(1)?;
         let collections = [
             ("applications", Self::Applications),
@@ -121,8 +124,8 @@ mod tests {
 
     const ID: &str = "6d97229a-391f-473a-893f-f0608b592d7b";
 
-    fn segments(path: &str) -> Vec<String> {
-        odata_segments(path.split('/').skip(1).map(str::to_owned))
+    fn segments(path: &str) -> Vec<Cow<'_, str>> {
+        odata_segments(path.split('/').skip(1).map(Cow::Borrowed))
     }
 
     #[test]
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn collection_is_the_segment_after_the_version() {
         let collection =
-            |path: &str| PathCollection::of_path(path.split('/').skip(1).map(str::to_owned));
+            |path: &str| PathCollection::of_path(path.split('/').skip(1).map(Cow::Borrowed));
         for (path, expected) in [
             ("/v1.0/me/memberOf", Some(PathCollection::Me)),
             ("/v1.0/Users('me')", Some(PathCollection::Users)),

@@ -114,9 +114,9 @@ pub(super) fn list_owned_objects(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn list_owned_objects_of_type(call: &mut GraphCall<'_, '_>) -> GraphResult {
     require_read(call)?;
     let user = path_user(call)?.object_id;
-    let type_name = call.path_parameter("child").to_owned();
+    let type_name = call.path_parameter("child");
     let owned = call.directory().objects_owned_by(user).collect();
-    list_objects_of_type(call, owned, &type_name)
+    list_objects_of_type(call, owned, type_name)
 }
 
 /// Users may read themselves.

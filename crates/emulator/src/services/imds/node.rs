@@ -1,5 +1,6 @@
 //! The nodes that the metadata service describes, and which of them a request comes from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -157,7 +158,7 @@ pub(crate) fn is_valid_node_name(name: &str) -> bool {
 }
 
 /// The segments of a path without the node.
-pub(crate) fn segments_without_node(request: &ServiceRequest) -> Vec<String> {
+pub(crate) fn segments_without_node(request: &ServiceRequest) -> Vec<Cow<'_, str>> {
     let skipped = if node_in_path(request).is_some() { 2 } else { 0 };
     request.segments().skip(skipped).collect()
 }
@@ -165,7 +166,7 @@ pub(crate) fn segments_without_node(request: &ServiceRequest) -> Vec<String> {
 /// The node in the path.
 fn node_in_path(request: &ServiceRequest) -> Option<String> {
     let mut segments = request.segments();
-    if segments.next()? == NODES { segments.next() } else { None }
+    if segments.next()? == NODES { segments.next().map(Cow::into_owned) } else { None }
 }
 
 /// The user name of `Proxy-Authorization`, which clients send for a proxy URL with a user name.

@@ -82,11 +82,11 @@ pub(super) fn authorize_call<'c>(
     call: &'c mut OperationContext<'_>,
     right: VaultPermission,
 ) -> Result<VaultRef<'c>, ServiceReply> {
-    let name = call.path_parameter("name").to_owned();
+    let name = call.path_parameter("name");
     let scope = (!name.is_empty()).then(|| format!("{}/{name}", right.kind.collection()));
     let reference = authorize_call_at(call, right, scope.as_deref())?;
     if !name.is_empty() && name.parse::<SecretName>().is_err() {
-        return Err(invalid_name_reply(&name));
+        return Err(invalid_name_reply(name));
     }
     Ok(reference)
 }
@@ -116,8 +116,8 @@ pub(super) fn authorize_call_at<'c>(
     }
     authorize(call, vault, &caller, right, below_vault)?;
     let api = VaultApiVersion::from_request(call)?;
-    let name = call.path_parameter("name").to_owned();
-    renew_due_objects(call, host, (!name.is_empty()).then_some(&*name))?;
+    let name = Some(call.path_parameter("name")).filter(|name| !name.is_empty());
+    renew_due_objects(call, host, name)?;
     let vaults = &call.azure().vaults;
     match vaults.vault_at_host(host) {
         Some(vault) => Ok(VaultRef { vault, vaults, api, cloud: &call.endpoint.cloud }),

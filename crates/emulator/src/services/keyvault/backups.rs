@@ -56,13 +56,13 @@ pub(super) fn back_up_object<K: StoredObject>(
     let reference = authorize_call(call, K::PERMISSIONS.backup)?;
     require_backup::<K>(reference)?;
     let (host, vaults) = (&reference.vault.host, reference.vaults);
-    let found = K::object_store(vaults).object(host, &name).map(|object| {
+    let found = K::object_store(vaults).object(host, name).map(|object| {
         let is_managed = K::is_managed(object);
-        (is_managed, collect_objects(K::KIND, host, &name, vaults), reference.vault.clone())
+        (is_managed, collect_objects(K::KIND, host, name, vaults), reference.vault.clone())
     });
     let (is_managed, content, vault) =
         found.map_err(|problem| store_error_reply(problem, K::KIND, call))?;
-    reject_managed::<K>(is_managed, &name)?;
+    reject_managed::<K>(is_managed, name)?;
     let internal = |message: String| VaultServiceError::Internal(message).to_reply();
     let content = serde_json::to_vec(&content)
         .map(Zeroizing::new)

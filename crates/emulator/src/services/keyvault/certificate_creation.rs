@@ -64,10 +64,10 @@ pub(super) fn create_certificate(
     let (name, _) = requested_name_and_version(call);
     let VaultRef { vault, vaults, api, .. } = authorize_call(call, CREATE_CERTIFICATE)?;
     let host = vault.host.clone();
-    require_certificate_name(vaults, &host, &name)?;
+    require_certificate_name(vaults, &host, name)?;
     let stored_policy = vaults
         .certificates
-        .object(&host, &name)
+        .object(&host, name)
         .ok()
         .and_then(|object| object.details.policy.clone());
     let body: CreateCertificateBody = parse_body(call)?;
@@ -79,7 +79,7 @@ pub(super) fn create_certificate(
     policy.require_creatable()?;
     require_known_issuer(&policy, &call.azure().vaults, &host)?;
     let tags = body.tags.validate()?.unwrap_or_default();
-    let key = match reused_key(&policy, &call.azure().vaults, &host, &name) {
+    let key = match reused_key(&policy, &call.azure().vaults, &host, name) {
         Some(key) => key,
         None => call.new_key(policy.key.key_type, key_generation_error_reply)?,
     };
@@ -94,11 +94,11 @@ pub(super) fn create_certificate(
         tags,
     };
     if creation.policy.issuer.is_self() {
-        creation.complete(call, &name)?;
+        creation.complete(call, name)?;
     } else {
-        creation.wait_for_certificate(call, &name)?;
+        creation.wait_for_certificate(call, name)?;
     }
-    created_reply(call, &host, &name)
+    created_reply(call, &host, name)
 }
 
 impl PreparedCreation {

@@ -54,7 +54,7 @@ pub(super) fn import_certificate(
     let (name, _) = requested_name_and_version(call);
     let VaultRef { vault, vaults, api, .. } = authorize_call(call, IMPORT_CERTIFICATE)?;
     let host = vault.host.clone();
-    require_certificate_name(vaults, &host, &name)?;
+    require_certificate_name(vaults, &host, name)?;
     let body: ImportCertificateBody = parse_body(call)?;
     let value = body.value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
     let imported = decode_bundle(&value, body.pwd.as_ref())
@@ -86,14 +86,14 @@ pub(super) fn import_certificate(
     };
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     version
-        .store(vaults, &host, &name)
-        .map_err(|error| store_certificate_error_reply(&error, &name))?;
-    change_details(vaults, &host, &name, |object| {
+        .store(vaults, &host, name)
+        .map_err(|error| store_certificate_error_reply(&error, name))?;
+    change_details(vaults, &host, name, |object| {
         object.details.policy = Some(policy);
         object.details.preserve_order = preserve_order;
     })?;
     let view = requested.view();
-    match latest_bundle(vaults, view, &name) {
+    match latest_bundle(vaults, view, name) {
         Some((bundle, _)) => Ok(ServiceReply::json(StatusCode::OK, &bundle)),
         None => Err(VaultServiceError::Internal("the import is missing".to_owned()).to_reply()),
     }
@@ -105,11 +105,11 @@ pub(super) fn merge_certificate(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     let VaultRef { vault, vaults, .. } = authorize_call(call, CREATE_CERTIFICATE)?;
-    let object = vaults.certificates.object(&vault.host, &name);
+    let object = vaults.certificates.object(&vault.host, name);
     let details = object
-        .map_err(|_absent| operation_not_found_reply(&name))
+        .map_err(|_absent| operation_not_found_reply(name))
         .map(|object| object.details.clone())?;
-    let operation = details.operation.ok_or_else(|| operation_not_found_reply(&name))?;
+    let operation = details.operation.ok_or_else(|| operation_not_found_reply(name))?;
     let (Some(waiting), Some(policy)) = (operation.waiting, details.policy) else {
         let message =
             "The certificate request is not in progress, so no certificate can be merged.";
@@ -137,16 +137,16 @@ pub(super) fn merge_certificate(
     };
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     version
-        .store(vaults, &requested.vault.host, &name)
-        .map_err(|error| store_certificate_error_reply(&error, &name))?;
-    change_details(vaults, &requested.vault.host, &name, |object| {
+        .store(vaults, &requested.vault.host, name)
+        .map_err(|error| store_certificate_error_reply(&error, name))?;
+    change_details(vaults, &requested.vault.host, name, |object| {
         if let Some(operation) = &mut object.details.operation {
             operation.status = CertificateOperationStatus::Completed;
             operation.waiting = None;
         }
     })?;
     let view = requested.view();
-    if let Some((bundle, id)) = latest_bundle(vaults, view, &name) {
+    if let Some((bundle, id)) = latest_bundle(vaults, view, name) {
         return Ok(ServiceReply::json(StatusCode::CREATED, &bundle).with_header("location", id));
     }
     let problem = ObjectStoreError::NotFound;

@@ -111,7 +111,7 @@ pub(super) fn get_operation(call: &mut OperationContext<'_>) -> Result<ServiceRe
     let (name, _) = requested_name_and_version(call);
     let reference @ VaultRef { vault, vaults, .. } =
         authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
-    operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))
+    operation_reply(reference.view(), name, vaults.certificates.object(&vault.host, name))
 }
 
 /// `PATCH /certificates/{name}/pending`: cancels a creation. A completed one stays completed.
@@ -121,10 +121,10 @@ pub(super) fn cancel_operation(
     let (name, _) = requested_name_and_version(call);
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
     // Rejects a missing record before the body is read.
-    operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))?;
+    operation_reply(reference.view(), name, vaults.certificates.object(&vault.host, name))?;
     let body: CancelOperationBody = parse_body(call)?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    let changed = vaults.certificates.change_object(&requested.vault.host, &name, |object| {
+    let changed = vaults.certificates.change_object(&requested.vault.host, name, |object| {
         let Some(operation) = &mut object.details.operation else { return };
         operation.is_cancellation_requested = body.cancellation_requested;
         if body.cancellation_requested && operation.is_in_progress() {
@@ -132,9 +132,9 @@ pub(super) fn cancel_operation(
             operation.waiting = None;
         }
     });
-    let object = changed.and_then(|()| vaults.certificates.object(&requested.vault.host, &name));
+    let object = changed.and_then(|()| vaults.certificates.object(&requested.vault.host, name));
     let view = requested.view();
-    operation_reply(view, &name, object)
+    operation_reply(view, name, object)
 }
 
 /// `DELETE /certificates/{name}/pending`: deletes the record. The certificate stays as it is.
@@ -144,11 +144,11 @@ pub(super) fn delete_operation(
     let (name, _) = requested_name_and_version(call);
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
     let reply =
-        operation_reply(reference.view(), &name, vaults.certificates.object(&vault.host, &name))?;
+        operation_reply(reference.view(), name, vaults.certificates.object(&vault.host, name))?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let changed = vaults
         .certificates
-        .change_object(&requested.vault.host, &name, |object| object.details.operation = None);
+        .change_object(&requested.vault.host, name, |object| object.details.operation = None);
     match changed {
         Ok(()) => Ok(reply),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Certificate, call)),

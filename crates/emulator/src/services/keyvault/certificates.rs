@@ -38,8 +38,7 @@ pub(super) fn update_certificate(
     let (name, version) = requested_name_and_version(call);
     let reference = authorize_call(call, UPDATE_CERTIFICATE)?;
     let (host, api) = (reference.vault.host.clone(), reference.api);
-    let (object, stored) =
-        find_version::<CertificateContent>(reference, &name, version.as_deref())?;
+    let (object, stored) = find_version::<CertificateContent>(reference, name, version)?;
     let (id, stored_policy) = (stored.id.clone(), object.details.policy.clone());
     let body: UpdateCertificateBody = parse_body(call)?;
     let policy = match body.policy {
@@ -63,22 +62,22 @@ pub(super) fn update_certificate(
         }
     };
     let version = Some(&*id);
-    let changed = vaults.certificates.change_version(&host, &name, version, |stored| {
+    let changed = vaults.certificates.change_version(&host, name, version, |stored| {
         change(&mut stored.attributes, &mut stored.tags);
     });
     // A version that waits for its certificate has neither a key nor a secret.
-    let _ = vaults.keys.change_version(&host, &name, version, |stored| {
+    let _ = vaults.keys.change_version(&host, name, version, |stored| {
         change(&mut stored.attributes, &mut stored.tags);
     });
-    let _ = vaults.secrets.change_version(&host, &name, version, |stored| {
+    let _ = vaults.secrets.change_version(&host, name, version, |stored| {
         change(&mut stored.attributes, &mut stored.tags);
     });
     if let Some(policy) = policy {
-        change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;
+        change_details(vaults, &host, name, |object| object.details.policy = Some(policy))?;
     }
-    changed.map_err(|problem| object_error_reply(problem, KIND, &name, version))?;
+    changed.map_err(|problem| object_error_reply(problem, KIND, name, version))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply::<CertificateContent>(reference, &name, version)
+    changed_version_reply::<CertificateContent>(reference, name, version)
 }
 
 /// `GET /certificates/{name}/policy`.
@@ -88,7 +87,7 @@ pub(super) fn get_certificate_policy(
     let (name, _) = requested_name_and_version(call);
     let reference @ VaultRef { vault, vaults, .. } =
         authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
-    let found = vaults.certificates.object(&vault.host, &name).map(|object| {
+    let found = vaults.certificates.object(&vault.host, name).map(|object| {
         let id = object_id::<CertificateContent>(reference.view(), &object.name);
         require_policy(object).map(|policy| policy.to_json(&id))
     });
@@ -102,15 +101,15 @@ pub(super) fn update_certificate_policy(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     let reference @ VaultRef { vault, vaults, api, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
-    let id = object_id::<CertificateContent>(reference.view(), &name);
+    let id = object_id::<CertificateContent>(reference.view(), name);
     let host = vault.host.clone();
-    let found = vaults.certificates.object(&host, &name).map(|it| require_policy(it).cloned());
+    let found = vaults.certificates.object(&host, name).map(|it| require_policy(it).cloned());
     let stored = found.map_err(|problem| store_error_reply(problem, KIND, call))??;
     let policy = parse_policy(api, parse_body(call)?, Some(&stored), call.now)?;
     require_known_issuer(&policy, &call.azure().vaults, &host)?;
     let wire = policy.to_json(&id);
     let VaultMut { vaults, .. } = authorized_vault_mut(call)?;
-    change_details(vaults, &host, &name, |object| object.details.policy = Some(policy))?;
+    change_details(vaults, &host, name, |object| object.details.policy = Some(policy))?;
     Ok(ServiceReply::json(StatusCode::OK, &wire))
 }
 

@@ -23,13 +23,13 @@ pub(super) fn delete_object<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     let VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.delete)?;
-    let is_managed = K::object_store(vaults).object(&vault.host, &name).is_ok_and(K::is_managed);
-    reject_managed::<K>(is_managed, &name)?;
+    let is_managed = K::object_store(vaults).object(&vault.host, name).is_ok_and(K::is_managed);
+    reject_managed::<K>(is_managed, name)?;
     let now = call.now;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let (host, view) = (&requested.vault.host, requested.view());
-    let outcome = K::soft_delete(vaults, host, &name, now, requested.vault.retention_period());
-    match outcome.and_then(|()| K::object_store(vaults).deleted_object(host, &name)) {
+    let outcome = K::soft_delete(vaults, host, name, now, requested.vault.retention_period());
+    match outcome.and_then(|()| K::object_store(vaults).deleted_object(host, name)) {
         Ok(object) => Ok(ServiceReply::json(StatusCode::OK, &deleted_bundle_json(view, object))),
         Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
     }
@@ -41,11 +41,11 @@ pub(super) fn get_deleted_object<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     let reference = authorize_call(call, K::PERMISSIONS.get_deleted)?;
-    match K::object_store(reference.vaults).deleted_object(&reference.vault.host, &name) {
+    match K::object_store(reference.vaults).deleted_object(&reference.vault.host, name) {
         Ok(object) => {
             Ok(ServiceReply::json(StatusCode::OK, &deleted_bundle_json(reference.view(), object)))
         }
-        Err(_) => Err(deleted_not_found_reply::<K>(&name)),
+        Err(_) => Err(deleted_not_found_reply::<K>(name)),
     }
 }
 
@@ -74,11 +74,11 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    require_deleted_and_unmanaged::<K>(authorize_call(call, K::PERMISSIONS.recover)?, &name)?;
+    require_deleted_and_unmanaged::<K>(authorize_call(call, K::PERMISSIONS.recover)?, name)?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    K::recover(vaults, &requested.vault.host, &name)
-        .map_err(|problem| object_error_reply(problem, K::KIND, &name, None))?;
-    changed_version_reply::<K>(requested.with_store(vaults), &name, None)
+    K::recover(vaults, &requested.vault.host, name)
+        .map_err(|problem| object_error_reply(problem, K::KIND, name, None))?;
+    changed_version_reply::<K>(requested.with_store(vaults), name, None)
 }
 
 /// `DELETE /deleted{kind}/{name}`: permanently.
@@ -87,14 +87,14 @@ pub(super) fn purge_deleted_object<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
     let reference = authorize_call(call, K::PERMISSIONS.purge)?;
-    require_deleted_and_unmanaged::<K>(reference, &name)?;
+    require_deleted_and_unmanaged::<K>(reference, name)?;
     if reference.vault.settings.purge_protection {
         return Err(VaultServiceError::PurgeProtected { vault: reference.vault }.to_reply());
     }
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    match K::purge(vaults, &requested.vault.host, &name) {
+    match K::purge(vaults, &requested.vault.host, name) {
         Ok(()) => Ok(ServiceReply::empty(StatusCode::NO_CONTENT)),
-        Err(ObjectStoreError::NotFound) => Err(deleted_not_found_reply::<K>(&name)),
+        Err(ObjectStoreError::NotFound) => Err(deleted_not_found_reply::<K>(name)),
         Err(problem) => Err(store_error_reply(problem, K::KIND, call)),
     }
 }

@@ -256,14 +256,14 @@ fn authorize_issuer_call<'c>(
     call: &'c mut OperationContext<'_>,
     right: VaultPermission,
 ) -> Result<(VaultRef<'c>, VaultObjectKey), ServiceReply> {
-    let name = call.path_parameter("issuer").to_owned();
+    let name = call.path_parameter("issuer");
     let reference = authorize_call_at(call, right, Some(&format!("certificatecas/{name}")))?;
     let is_valid = (1..=127).contains(&name.len())
         && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '-');
     if !is_valid {
-        return Err(invalid_name_reply(&name));
+        return Err(invalid_name_reply(name));
     }
-    let key = VaultObjectKey::new(&reference.vault.host, &name);
+    let key = VaultObjectKey::new(&reference.vault.host, name);
     Ok((reference, key))
 }
 

@@ -161,12 +161,11 @@ fn usable_key(
     let (name, version) = requested_name_and_version(call);
     let now = call.now;
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, operation.permission())?;
-    let found =
-        vaults.keys.version(&vault.host, &name, version.as_deref()).map(|(object, held)| {
-            let restriction = key_restriction(&held.content, held.attributes, operation, now);
-            let kid = version_id(reference.view(), &object.name, held);
-            (restriction, held.content.key.clone(), kid)
-        });
+    let found = vaults.keys.version(&vault.host, name, version).map(|(object, held)| {
+        let restriction = key_restriction(&held.content, held.attributes, operation, now);
+        let kid = version_id(reference.view(), &object.name, held);
+        (restriction, held.content.key.clone(), kid)
+    });
     let (restriction, key, kid) =
         found.map_err(|it| store_error_reply(it, KeyVaultObjectKind::Key, call))?;
     match restriction {

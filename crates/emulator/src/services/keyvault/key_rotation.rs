@@ -281,7 +281,7 @@ pub(super) fn get_rotation_policy(
         authorize_call(call, GET_ROTATION_POLICY)?;
     api.require(VersionedFeature::KeyRotation)?;
     let found =
-        vaults.keys.object(&vault.host, &name).map(|object| policy_json(reference.view(), object));
+        vaults.keys.object(&vault.host, name).map(|object| policy_json(reference.view(), object));
     match found {
         Ok(policy) => Ok(ServiceReply::json(StatusCode::OK, &policy)),
         Err(problem) => Err(store_error_reply(problem, KeyVaultObjectKind::Key, call)),
@@ -297,19 +297,19 @@ pub(super) fn set_rotation_policy(
     api.require(VersionedFeature::KeyRotation)?;
     let previous = vaults
         .keys
-        .object(&vault.host, &name)
+        .object(&vault.host, name)
         .map(|object| (KeyContent::is_managed(object), object.details.rotation.clone()));
     let (is_managed, previous) =
         previous.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Key, call))?;
-    reject_managed::<KeyContent>(is_managed, &name)?;
+    reject_managed::<KeyContent>(is_managed, name)?;
     let body: RotationPolicyBody = parse_body(call)?;
     let policy = body.into_policy(previous.as_ref(), call.now).map_err(bad_parameter_reply)?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     let host = &requested.vault.host;
     let changed = vaults
         .keys
-        .change_object(host, &name, |object| object.details.rotation = Some(policy))
-        .and_then(|()| vaults.keys.object(host, &name));
+        .change_object(host, name, |object| object.details.rotation = Some(policy))
+        .and_then(|()| vaults.keys.object(host, name));
     match changed {
         Ok(object) => {
             let view = requested.view();
@@ -324,13 +324,13 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let (name, _) = requested_name_and_version(call);
     let VaultRef { vault, vaults, api, .. } = authorize_call(call, ROTATE_KEY)?;
     api.require(VersionedFeature::KeyRotation)?;
-    let found = vaults.keys.object(&vault.host, &name).map(|object| {
+    let found = vaults.keys.object(&vault.host, name).map(|object| {
         let rotation = object.details.rotation.clone();
         (KeyContent::is_managed(object), rotated_key_type(object), rotation)
     });
     let (is_managed, key_type, policy) =
         found.map_err(|problem| store_error_reply(problem, KeyVaultObjectKind::Key, call))?;
-    reject_managed::<KeyContent>(is_managed, &name)?;
+    reject_managed::<KeyContent>(is_managed, name)?;
     let key_type = key_type
         .ok_or_else(|| bad_parameter_reply("a key of this size cannot be rotated".to_owned()))?;
     let key = call.new_key(key_type, key_generation_error_reply)?;
@@ -338,12 +338,12 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     attributes.expires = policy.and_then(|policy| policy.expiry_after(call.now));
     let id = call.ids.next_hex32();
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    let rotated = vaults.keys.change_object(&requested.vault.host, &name, |object| {
+    let rotated = vaults.keys.change_object(&requested.vault.host, name, |object| {
         push_rotated_version(object, id, key, attributes);
     });
-    rotated.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, None))?;
+    rotated.map_err(|problem| object_error_reply(problem, KeyContent::KIND, name, None))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply::<KeyContent>(reference, &name, None)
+    changed_version_reply::<KeyContent>(reference, name, None)
 }
 
 /// The type of the next version's key; `None` for an imported key of a size that vaults do not generate.

@@ -134,7 +134,7 @@ struct UpdateKeyBody {
 /// `POST /keys/{name}/create`: a new version.
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    require_unmanaged::<KeyContent>(authorize_call(call, CREATE_KEY)?, &name)?;
+    require_unmanaged::<KeyContent>(authorize_call(call, CREATE_KEY)?, name)?;
     let body: CreateKeyBody = parse_body(call)?;
     let key_type = parse_key_type(body.kty.as_deref(), body.key_size, body.crv.as_deref())?;
     if body.public_exponent.is_some_and(|exponent| exponent != 65_537) {
@@ -145,13 +145,13 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let tags = body.tags.validate()?.unwrap_or_default();
     let operations = require_operations(body.key_ops, key_type.jwk_type())?;
     let key = call.new_key(key_type, key_generation_error_reply)?;
-    add_key_version(call, &name, key, operations, attributes, tags)
+    add_key_version(call, name, key, operations, attributes, tags)
 }
 
 /// `PUT /keys/{name}`: a new version with an imported key.
 pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    require_unmanaged::<KeyContent>(authorize_call(call, IMPORT_KEY)?, &name)?;
+    require_unmanaged::<KeyContent>(authorize_call(call, IMPORT_KEY)?, name)?;
     let body: ImportKeyBody = parse_body(call)?;
     if body.hsm == Some(true) {
         return Err(hsm_key_reply("`Hsm`"));
@@ -161,32 +161,31 @@ pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let (key, operations) = parse_imported_key(jwk)?;
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
     let tags = body.tags.validate()?.unwrap_or_default();
-    add_key_version(call, &name, key, operations, attributes, tags)
+    add_key_version(call, name, key, operations, attributes, tags)
 }
 
 /// `PATCH /keys/{name}[/{version}]`: attributes, operations, tags.
 pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    let version = version.as_deref();
     let reference = authorize_call(call, UPDATE_KEY)?;
-    let (object, stored) = find_version::<KeyContent>(reference, &name, version)?;
-    reject_managed::<KeyContent>(KeyContent::is_managed(object), &name)?;
+    let (object, stored) = find_version::<KeyContent>(reference, name, version)?;
+    reject_managed::<KeyContent>(KeyContent::is_managed(object), name)?;
     let (attributes, key_type) = (stored.attributes, stored.content.key.jwk_type());
     let body: UpdateKeyBody = parse_body(call)?;
     let operations = require_operations(body.key_ops, key_type)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let tags = body.tags.validate()?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    let changed = vaults.keys.change_version(&requested.vault.host, &name, version, |stored| {
+    let changed = vaults.keys.change_version(&requested.vault.host, name, version, |stored| {
         stored.attributes = attributes;
         stored.content.operations = operations.or(stored.content.operations.take());
         if let Some(tags) = tags {
             stored.tags = tags;
         }
     });
-    changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, &name, version))?;
+    changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, name, version))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply::<KeyContent>(reference, &name, version)
+    changed_version_reply::<KeyContent>(reference, name, version)
 }
 
 fn add_key_version(

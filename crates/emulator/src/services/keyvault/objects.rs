@@ -95,7 +95,7 @@ pub(super) fn get_version<K: StoredObject>(
 ) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
     let reference = authorize_call(call, K::PERMISSIONS.get)?;
-    version_reply::<K>(reference, &name, version.as_deref())
+    version_reply::<K>(reference, name, version)
 }
 
 /// The reply with a version of an object; the current one by default.
@@ -156,10 +156,10 @@ pub(super) fn list_versions<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let page = VaultPageRequest::from_request(call);
-    let name = call.path_parameter("name").to_owned();
+    let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.list)?;
     let page = page?;
-    let found = K::object_store(vaults).object(&vault.host, &name).map(|object| {
+    let found = K::object_store(vaults).object(&vault.host, name).map(|object| {
         let items = versions_after(object, page.marker.as_deref()).into_iter().map(|version| {
             let id = version_id(reference.view(), &object.name, version);
             (version.id.as_str(), K::list_item(reference.view(), id, version))
@@ -189,10 +189,11 @@ pub(super) fn includes_pending(call: &OperationContext<'_>) -> bool {
 }
 
 /// The name and the version in the path.
-pub(super) fn requested_name_and_version(call: &OperationContext<'_>) -> (String, Option<String>) {
-    let version = call.path_parameter("version");
-    let version = (!version.is_empty()).then(|| version.to_owned());
-    (call.path_parameter("name").to_owned(), version)
+pub(super) fn requested_name_and_version<'a>(
+    call: &OperationContext<'a>,
+) -> (&'a str, Option<&'a str>) {
+    let version = Some(call.path_parameter("version")).filter(|version| !version.is_empty());
+    (call.path_parameter("name"), version)
 }
 
 /// The id of an object without a version.

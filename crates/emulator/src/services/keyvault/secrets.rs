@@ -174,18 +174,18 @@ fn previous_version<'o>(
 /// `GET /secrets/{name}[/{version}]`. With `outContentType`, the vault converts the PKCS#12 file of a
 /// certificate to PEM.
 pub(super) fn get_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let out_content_type = call.request.query("outContentType").unwrap_or_default().to_owned();
+    let out_content_type = call.request.query("outContentType").unwrap_or_default();
     let (name, version) = requested_name_and_version(call);
     let reference = authorize_call(call, SECRET_PERMISSIONS.get)?;
     if out_content_type.is_empty() || !reference.api.has(VersionedFeature::SecretConversion) {
-        return version_reply::<SecretContent>(reference, &name, version.as_deref());
+        return version_reply::<SecretContent>(reference, name, version);
     }
-    let Some(form) = BundleForm::from_content_type(&out_content_type) else {
+    let Some(form) = BundleForm::from_content_type(out_content_type) else {
         return Err(bad_parameter_reply(format!(
             "`outContentType` `{out_content_type}` is not supported"
         )));
     };
-    let (object, stored) = find_version::<SecretContent>(reference, &name, version.as_deref())?;
+    let (object, stored) = find_version::<SecretContent>(reference, name, version)?;
     SecretContent::check_readable(stored).map_err(|error| error.to_reply())?;
     converted_secret_reply(reference, object, stored, form)
 }
@@ -224,7 +224,7 @@ fn converted_secret_reply(
 /// `PUT /secrets/{name}`: a new version.
 pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, _) = requested_name_and_version(call);
-    require_unmanaged::<SecretContent>(authorize_call(call, SET_SECRET)?, &name)?;
+    require_unmanaged::<SecretContent>(authorize_call(call, SET_SECRET)?, name)?;
     let body: SetSecretBody = parse_body(call)?;
     let value = body.value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
     if value.expose().len() > MAX_VALUE_BYTES {
@@ -247,12 +247,11 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
         },
     };
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    let pushed = vaults.secrets.push_version(&requested.vault.host, &name, version);
-    pushed.map_err(|conflict| {
-        object_error_reply(conflict.into(), SecretContent::KIND, &name, None)
-    })?;
+    let pushed = vaults.secrets.push_version(&requested.vault.host, name, version);
+    pushed
+        .map_err(|conflict| object_error_reply(conflict.into(), SecretContent::KIND, name, None))?;
     let reference = requested.with_store(vaults);
-    let (object, stored) = find_version::<SecretContent>(reference, &name, None)?;
+    let (object, stored) = find_version::<SecretContent>(reference, name, None)?;
     let bundle = SecretBundle::with_value(reference.view(), object, stored);
     Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
@@ -260,25 +259,24 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
 /// `PATCH /secrets/{name}[/{version}]`: attributes, tags, content type.
 pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (name, version) = requested_name_and_version(call);
-    let version = version.as_deref();
     let reference = authorize_call(call, UPDATE_SECRET)?;
-    let (object, stored) = find_version::<SecretContent>(reference, &name, version)?;
-    reject_managed::<SecretContent>(SecretContent::is_managed(object), &name)?;
+    let (object, stored) = find_version::<SecretContent>(reference, name, version)?;
+    reject_managed::<SecretContent>(SecretContent::is_managed(object), name)?;
     let attributes = stored.attributes;
     let body: UpdateSecretBody = parse_body(call)?;
     let attributes = body.attributes.unwrap_or_default().apply(attributes, call.now)?;
     let (content_type, tags) = (validate_content_type(body.content_type)?, body.tags.validate()?);
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    let changed = vaults.secrets.change_version(&requested.vault.host, &name, version, |stored| {
+    let changed = vaults.secrets.change_version(&requested.vault.host, name, version, |stored| {
         stored.attributes = attributes;
         stored.content.content_type = content_type.or(stored.content.content_type.take());
         if let Some(tags) = tags {
             stored.tags = tags;
         }
     });
-    changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, &name, version))?;
+    changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, name, version))?;
     let reference = requested.with_store(vaults);
-    changed_version_reply::<SecretContent>(reference, &name, version)
+    changed_version_reply::<SecretContent>(reference, name, version)
 }
 
 fn validate_content_type(text: Option<String>) -> Result<Option<String>, ServiceReply> {

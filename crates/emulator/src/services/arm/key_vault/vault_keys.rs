@@ -98,15 +98,15 @@ pub(super) fn list_key_versions(
 /// `PUT keys/{object}`: creates a key. An existing one stays as it is.
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "keys/write")?.clone();
-    let name = call.path_parameter("object").to_owned();
+    let name = call.path_parameter("object");
     let body: ArmKeyBody = call.request.parse_json_body().map_err(|error| {
         bad_request("InvalidRequestContent", format!("The body is not valid: {error}."))
     })?;
     let key_type = body.properties.key_type()?;
-    if call.azure().vaults.keys.object(&vault.host, &name).is_ok() {
+    if call.azure().vaults.keys.object(&vault.host, name).is_ok() {
         return key_reply(call, &vault);
     }
-    if call.azure().vaults.certificates.object(&vault.host, &name).is_ok() {
+    if call.azure().vaults.certificates.object(&vault.host, name).is_ok() {
         return Err(name_conflict_reply(call, KEY));
     }
     let attributes = StoredObjectAttributes::new(call.now);
@@ -117,7 +117,7 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let content = KeyContent { key, managed: false, operations };
     let (id, tags) = (call.ids.next_hex32(), body.tags.unwrap_or_default());
     let version = StoredObjectVersion { id, attributes, tags, content };
-    let pushed = call.azure_mut().vaults.keys.push_version(&vault.host, &name, version);
+    let pushed = call.azure_mut().vaults.keys.push_version(&vault.host, name, version);
     pushed.map_err(|DeletedNameConflict| name_conflict_reply(call, KEY))?;
     key_reply(call, &vault)
 }

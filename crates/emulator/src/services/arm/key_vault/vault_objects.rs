@@ -51,7 +51,7 @@ pub(super) fn authorized_vault<'c>(
 ) -> Result<&'c EmulatedVault, ServiceReply> {
     let path = path_scope(call)?;
     let vault = vault_scope(call)?;
-    let object = call.path_parameter("object").to_owned();
+    let object = call.path_parameter("object");
     let scope = if object.is_empty() { &vault } else { &path };
     authorize_call(call, &format!("Microsoft.KeyVault/vaults/{action}"), scope)?;
     find_resource(call, &vault)?;

@@ -56,12 +56,12 @@ pub(super) fn get_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
 /// `PUT secrets/{object}`: a new version.
 pub(super) fn put_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "secrets/write")?.clone();
-    let name = call.path_parameter("object").to_owned();
+    let name = call.path_parameter("object");
     let body = parse_secret(call)?;
     let Some(value) = body.properties.value else {
         return Err(bad_request("BadRequest", "The parameter properties.value is not specified."));
     };
-    let status = match call.azure().vaults.secrets.object(&vault.host, &name) {
+    let status = match call.azure().vaults.secrets.object(&vault.host, name) {
         Ok(_) => StatusCode::OK,
         Err(_) => StatusCode::CREATED,
     };
@@ -84,9 +84,9 @@ pub(super) fn put_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
 /// `PATCH secrets/{object}`: a new version if the body has a value, otherwise a change of the current one.
 pub(super) fn patch_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "secrets/write")?.clone();
-    let name = call.path_parameter("object").to_owned();
+    let name = call.path_parameter("object");
     let body = parse_secret(call)?;
-    let Ok((_, current)) = call.azure().vaults.secrets.version(&vault.host, &name, None) else {
+    let Ok((_, current)) = call.azure().vaults.secrets.version(&vault.host, name, None) else {
         return Err(object_not_found_reply(call, SECRET));
     };
     let mut version = current.clone();
@@ -103,7 +103,7 @@ pub(super) fn patch_secret(call: &mut OperationContext<'_>) -> Result<ServiceRep
         version.attributes = attributes.apply(version.attributes, call.now)?;
         let secrets = &mut call.azure_mut().vaults.secrets;
         // The version exists: it was found above.
-        let _ = secrets.change_version(&vault.host, &name, None, |stored| *stored = version);
+        let _ = secrets.change_version(&vault.host, name, None, |stored| *stored = version);
     }
     secret_reply(call, &vault, StatusCode::OK)
 }
@@ -139,8 +139,8 @@ fn push_version(
     vault: &EmulatedVault,
     version: StoredObjectVersion<SecretContent>,
 ) -> Result<(), ServiceReply> {
-    let name = call.path_parameter("object").to_owned();
-    let pushed = call.azure_mut().vaults.secrets.push_version(&vault.host, &name, version);
+    let name = call.path_parameter("object");
+    let pushed = call.azure_mut().vaults.secrets.push_version(&vault.host, name, version);
     pushed.map_err(|DeletedNameConflict| name_conflict_reply(call, SECRET))
 }
 

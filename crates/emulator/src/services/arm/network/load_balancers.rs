@@ -226,12 +226,12 @@ fn add_users(
 /// `GET …/{collection}/{name}`.
 pub(super) fn get_item(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    let collection = call.path_parameter("collection").to_owned();
+    let collection = call.path_parameter("collection");
     authorize_call(call, &format!("{LOAD_BALANCER}/{collection}/read"), &id)?;
     let balancer = parent_scope(&id)?;
     find_resource(call, &balancer)?;
     let rendered = render_resource(call, &balancer);
-    let item = rendered_items(&rendered, &collection).find(|item| {
+    let item = rendered_items(&rendered, collection).find(|item| {
         item["name"].as_str().is_some_and(|it| it.eq_ignore_ascii_case(resource_name(&id)))
     });
     match item {
@@ -243,7 +243,7 @@ pub(super) fn get_item(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
 /// `GET …/{collection}`.
 pub(super) fn list_items(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let path = path_scope(call)?;
-    let collection = call.path_parameter("collection").to_owned();
+    let collection = call.path_parameter("collection");
     let balancer: AccessScope = {
         let (above, _) = path.as_str().rsplit_once('/').unwrap_or_default();
         super::super::access::parse_request_scope(above)?
@@ -251,7 +251,7 @@ pub(super) fn list_items(call: &mut OperationContext<'_>) -> Result<ServiceReply
     authorize_call(call, &format!("{LOAD_BALANCER}/{collection}/read"), &balancer)?;
     find_resource(call, &balancer)?;
     let rendered = render_resource(call, &balancer);
-    let items = rendered_items(&rendered, &collection).cloned().collect();
+    let items = rendered_items(&rendered, collection).cloned().collect();
     list_reply(call, items)
 }
 
@@ -276,12 +276,12 @@ fn change_item(
     item: Option<Value>,
 ) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
-    let collection = call.path_parameter("collection").to_owned();
+    let collection = call.path_parameter("collection");
     let verb = if item.is_some() { "write" } else { "delete" };
     let caller = authorize_call(call, &format!("{LOAD_BALANCER}/{collection}/{verb}"), &id)?;
     let balancer = parent_scope(&id)?;
     let existing = find_resource(call, &balancer)?.clone();
-    let known = COLLECTIONS.iter().find(|known| known.eq_ignore_ascii_case(&collection));
+    let known = COLLECTIONS.iter().find(|known| known.eq_ignore_ascii_case(collection));
     let (Some(known), Some(kind)) = (known, find_resource_type(LOAD_BALANCER)) else {
         return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
     };
@@ -305,7 +305,7 @@ fn change_item(
         return Ok(empty_reply(call, StatusCode::OK));
     }
     let rendered = render_resource(call, &balancer);
-    let stored = rendered_items(&rendered, &collection)
+    let stored = rendered_items(&rendered, collection)
         .find(|item| item["name"] == json!(name))
         .cloned()
         .unwrap_or_default();
