@@ -170,8 +170,8 @@ pub(crate) enum ApiVersionError {
 }
 
 impl<'a> OperationContext<'a> {
-    /// The value of a placeholder in the operation's path. Like the request, it is not part of the state, so a
-    /// handler may keep it while it changes the state.
+    /// The value of a placeholder in the operation's path. It does not borrow from the context, so a handler may
+    /// keep it while it changes the state.
     pub(crate) fn path_parameter(&self, name: &str) -> &'a str {
         self.parameters.value(name)
     }

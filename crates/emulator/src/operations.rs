@@ -118,7 +118,8 @@ pub(crate) struct ServiceOperation {
     pub(crate) handler: OperationHandler,
 }
 
-/// The values of the placeholders of a request's path. Only a decoded or joined value is a copy.
+/// The values of the placeholders of a request's path. A value is a copy only where it differs from the text of
+/// the path, for example if it was decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PathParameters<'r>(Vec<(&'static str, Cow<'r, str>)>);
 

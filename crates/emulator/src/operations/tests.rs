@@ -59,19 +59,18 @@ fn find_in_table(
     method: &Method,
     path: &str,
 ) -> Result<(&'static str, PathParameters<'static>), Option<&'static str>> {
-    find_for_request(&request(method, path))
+    let request = request(method, path);
+    let (id, PathParameters(values)) = find_for_request(&request)?;
+    let values = values.into_iter().map(|(name, value)| (name, Cow::Owned(value.into_owned())));
+    Ok((id, PathParameters(values.collect())))
 }
 
 fn find_for_request(
     request: &ServiceRequest,
-) -> Result<(&'static str, PathParameters<'static>), Option<&'static str>> {
+) -> Result<(&'static str, PathParameters<'_>), Option<&'static str>> {
     let segments: Vec<_> = request.segments().collect();
     match RouteTable::new(TEST_OPERATIONS).find(request, &segments) {
-        OperationLookup::Found(row, PathParameters(values)) => {
-            let values =
-                values.into_iter().map(|(name, value)| (name, Cow::from(value.into_owned())));
-            Ok((row.id, PathParameters(values.collect())))
-        }
+        OperationLookup::Found(row, parameters) => Ok((row.id, parameters)),
         OperationLookup::NotFound(nearest) => Err(nearest.map(|row| row.id)),
     }
 }
@@ -84,6 +83,23 @@ fn literals_ignore_case_and_parameters_keep_case() {
     assert_eq!(parameters.value("subscription"), "Sub-1");
     assert_eq!(parameters.value("group"), "My-Group");
     assert_eq!(parameters.value("other"), "");
+}
+
+#[test]
+fn only_a_changed_value_is_a_copy() {
+    for (path, expected) in
+        [("/things/a", Cow::Borrowed("a")), ("/things/a%2Fb", "a/b".to_owned().into())]
+    {
+        let request = request(&Method::POST, path);
+        let (_, PathParameters(values)) = find_for_request(&request).unwrap();
+        let [(_, value)] = &*values else { panic!("{path} has one value") };
+        assert_eq!(*value, expected, "{path}");
+        assert_eq!(
+            matches!(value, Cow::Borrowed(_)),
+            matches!(expected, Cow::Borrowed(_)),
+            "{path}"
+        );
+    }
 }
 
 #[test]

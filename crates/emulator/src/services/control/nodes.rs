@@ -40,19 +40,19 @@ pub(super) fn list_nodes(call: &OperationContext<'_>) -> ServiceReply {
 
 /// `PUT nodes/{name}`: creates or replaces a node.
 pub(super) fn put_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let name = call.path_parameter("name").to_owned();
+    let name = call.path_parameter("name");
     let body: PutNodeRequest = parse_body(call)?;
-    require_valid_name(&name)?;
+    require_valid_name(name)?;
     let identities = without_duplicates(body.identities);
     require_user_assigned(call, &identities)?;
     // The address of a client is compared in this form.
     let client_addresses =
         without_duplicates(body.client_addresses.iter().map(IpAddr::to_canonical));
-    require_free_addresses(call, &name, &client_addresses)?;
+    require_free_addresses(call, name, &client_addresses)?;
     let imds = &call.azure().imds;
-    let existing = imds.nodes.get(&name).map(|node| node.machine.id);
+    let existing = imds.nodes.get(name).map(|node| node.machine.id);
     let is_new = existing.is_none();
-    let mut machine = ImdsMachine { name: name.clone(), ..imds.default_node.machine.clone() };
+    let mut machine = ImdsMachine { name: name.to_owned(), ..imds.default_node.machine.clone() };
     machine.id = existing.unwrap_or_else(|| call.ids.next_uuid());
     machine.location = body.location.unwrap_or(machine.location);
     let mut node = ImdsNode { assigned: identities, machine, client_addresses };
@@ -62,8 +62,8 @@ pub(super) fn put_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     } else {
         remove_system_assigned(call, &node.machine);
     }
-    let reply = node_json(call, &name, &node);
-    call.azure_mut().imds.nodes.insert(name, node);
+    let reply = node_json(call, name, &node);
+    call.azure_mut().imds.nodes.insert(name.to_owned(), node);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(ServiceReply::json(status, &reply))
 }

@@ -46,13 +46,13 @@ pub(super) fn respond(
 ) -> Result<ServiceReply, ServiceReply> {
     let request_id = context.ids.next_uuid().to_string();
     let client_request_id =
-        context.request.header("client-request-id").filter(|id| id.len() <= 128).map(str::to_owned);
+        context.request.header("client-request-id").filter(|id| id.len() <= 128);
     let result = authenticate(context)
         .and_then(|caller| handler(&mut GraphCall { context: &mut *context, caller }));
     let with_ids = |reply: ServiceReply| {
         let reply =
             reply.with_header("request-id", &request_id).with_header("cache-control", "no-cache");
-        match &client_request_id {
+        match client_request_id {
             Some(id) => reply.with_header("client-request-id", id),
             None => reply,
         }
@@ -62,7 +62,7 @@ pub(super) fn respond(
         Err(error) => Err(with_ids(error.to_reply(ErrorContext {
             now: context.now,
             request_id: &request_id,
-            client_request_id: client_request_id.as_deref(),
+            client_request_id,
         }))),
     }
 }
@@ -164,7 +164,7 @@ impl<'o> GraphCall<'_, 'o> {
         tenant.as_str().eq_ignore_ascii_case(self.caller.tenant.as_str())
     }
 
-    /// The value of a placeholder in the operation's path.
+    /// Like [`OperationContext::path_parameter`].
     pub(super) fn path_parameter(&self, name: &str) -> &'o str {
         self.context.path_parameter(name)
     }

@@ -62,9 +62,8 @@ pub(super) fn create_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
 /// Changes an application. With `Prefer: create-if-missing`, creates the one that the path names by
 /// `uniqueName`.
 pub(super) fn update_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let unique_name =
-        ObjectKey::parse(call.path_parameter("id")).alternate("uniqueName").map(str::to_owned);
-    if let Some(unique_name) = unique_name
+    let key = ObjectKey::parse(call.path_parameter("id"));
+    if let Some(unique_name) = key.alternate("uniqueName")
         && call.has_header_value("prefer", "create-if-missing")
         && path_application(call).is_err()
     {

@@ -126,13 +126,13 @@ pub(super) fn create_credential(call: &mut GraphCall<'_, '_>) -> GraphResult {
 pub(super) fn update_credential(call: &mut GraphCall<'_, '_>) -> GraphResult {
     let mut application = path_application_for_write(call)?.clone();
     let body = call.body()?;
-    let key = call.path_parameter("child");
-    let name = ObjectKey::parse(key).alternate("name").map(str::to_owned);
+    let segment = call.path_parameter("child");
+    let key = ObjectKey::parse(segment);
     let credential = path_credential(call, &application).cloned();
-    if let (Some(name), Err(_)) = (name, &credential)
+    if let (Some(name), Err(_)) = (key.alternate("name"), &credential)
         && call.has_header_value("prefer", "create-if-missing")
     {
-        return add_credential(call, &mut application, &name, &body);
+        return add_credential(call, &mut application, name, &body);
     }
     let mut credential = credential?;
     apply_body(&mut credential, &body, false)?;
@@ -141,7 +141,7 @@ pub(super) fn update_credential(call: &mut GraphCall<'_, '_>) -> GraphResult {
         .federated_credentials
         .iter_mut()
         .find(|known| known.name == credential.name)
-        .ok_or_else(|| GraphError::not_found(key))?;
+        .ok_or_else(|| GraphError::not_found(segment))?;
     let (holder, name) = (application.object_id, credential.name.clone());
     *stored = credential;
     let now = call.context.now;

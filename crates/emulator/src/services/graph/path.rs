@@ -16,8 +16,11 @@ pub(crate) fn odata_segments<'r>(of_path: impl Iterator<Item = Cow<'r, str>>) ->
         let is_qualified =
             name.get(..NAMESPACE.len()).is_some_and(|start| start.eq_ignore_ascii_case(NAMESPACE));
         let name = if is_qualified { &name[NAMESPACE.len()..] } else { name };
-        let changed = (name.len() < segment.len()).then(|| name.to_owned());
-        segments.push(changed.map_or(segment, Cow::Owned));
+        if name.len() == segment.len() {
+            segments.push(segment);
+        } else {
+            segments.push(Cow::Owned(name.to_owned()));
+        }
         segments.extend(key.map(Cow::Owned));
     }
     segments

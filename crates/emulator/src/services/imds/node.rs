@@ -88,8 +88,9 @@ impl ImdsState {
         &self,
         request: &ServiceRequest,
     ) -> Result<&ImdsNode, NodeNotFound> {
-        if let Some(name) = node_in_path(request).or_else(|| proxy_user(request)) {
-            return self.nodes.get(&name).ok_or(NodeNotFound { name });
+        if let Some(name) = node_in_path(request).or_else(|| proxy_user(request).map(Cow::Owned)) {
+            let node = self.nodes.get(&*name);
+            return node.ok_or_else(|| NodeNotFound { name: name.into_owned() });
         }
         let bound = request.client_ip.and_then(|address| {
             self.nodes.values().find(|node| node.client_addresses.contains(&address))
@@ -164,9 +165,9 @@ pub(crate) fn segments_without_node(request: &ServiceRequest) -> Vec<Cow<'_, str
 }
 
 /// The node in the path.
-fn node_in_path(request: &ServiceRequest) -> Option<String> {
+fn node_in_path(request: &ServiceRequest) -> Option<Cow<'_, str>> {
     let mut segments = request.segments();
-    if segments.next()? == NODES { segments.next().map(Cow::into_owned) } else { None }
+    if segments.next()? == NODES { segments.next() } else { None }
 }
 
 /// The user name of `Proxy-Authorization`, which clients send for a proxy URL with a user name.

@@ -8,6 +8,7 @@ use super::api_version::VaultApiVersion;
 use super::error::VaultServiceError;
 use super::object_kind::{KeyVaultObjectKind, VaultPermission};
 use super::object_store::ObjectStoreError;
+use super::objects::requested_name_and_version;
 use super::renewals::renew_due_objects;
 use super::vault::{EmulatedVault, VaultStore};
 use crate::authorization::{AccessCheck, AccessScope, ActionPlane};
@@ -129,13 +130,13 @@ pub(super) fn authorize_call_at<'c>(
 pub(super) fn authorized_vault_mut<'c>(
     call: &'c mut OperationContext<'_>,
 ) -> Result<VaultMut<'c>, ServiceReply> {
-    let host = call.request.host.clone();
+    let host = &*call.request.host;
     let api = VaultApiVersion::from_request(call)?;
     let cloud = Arc::clone(&call.endpoint.cloud);
     let vaults = &mut call.azure_mut().vaults;
-    match vaults.vault_at_host(&host).cloned() {
+    match vaults.vault_at_host(host).cloned() {
         Some(vault) => Ok(VaultMut { vaults, requested: RequestedVault { vault, api, cloud } }),
-        None => Err(VaultServiceError::VaultNotFound { host: &host }.to_reply()),
+        None => Err(VaultServiceError::VaultNotFound { host }.to_reply()),
     }
 }
 
@@ -152,8 +153,8 @@ pub(super) fn store_error_reply(
     kind: KeyVaultObjectKind,
     call: &OperationContext<'_>,
 ) -> ServiceReply {
-    let version = Some(call.path_parameter("version")).filter(|version| !version.is_empty());
-    object_error_reply(problem, kind, call.path_parameter("name"), version)
+    let (name, version) = requested_name_and_version(call);
+    object_error_reply(problem, kind, name, version)
 }
 
 /// The reply to an error of the object store, about an object or one of its versions.

@@ -23,9 +23,7 @@ use super::geography::geography_of_region;
 use super::keys::KeyContent;
 use super::object_kind::KeyVaultObjectKind;
 use super::object_store::{ObjectStoreError, StoredVaultObject};
-use super::objects::{
-    StoredObject, changed_version_reply, reject_managed, requested_name_and_version,
-};
+use super::objects::{StoredObject, changed_version_reply, reject_managed};
 use super::request_body::{bad_parameter_reply, parse_body};
 use super::vault::{EmulatedVault, SecretContent, VaultStore};
 use crate::keys::RedactedText;
@@ -52,7 +50,7 @@ struct RestoreBody {
 pub(super) fn back_up_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference = authorize_call(call, K::PERMISSIONS.backup)?;
     require_backup::<K>(reference)?;
     let (host, vaults) = (&reference.vault.host, reference.vaults);

@@ -29,7 +29,7 @@ use super::object_kind::{CREATE_CERTIFICATE, KeyVaultObjectKind};
 use super::object_store::{
     ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
 };
-use super::objects::{object_id, requested_name_and_version};
+use super::objects::object_id;
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::VaultStore;
 use super::vault_object_key::VaultObjectKey;
@@ -61,7 +61,7 @@ struct PreparedCreation {
 pub(super) fn create_certificate(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let VaultRef { vault, vaults, api, .. } = authorize_call(call, CREATE_CERTIFICATE)?;
     let host = vault.host.clone();
     require_certificate_name(vaults, &host, name)?;

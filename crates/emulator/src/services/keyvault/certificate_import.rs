@@ -20,7 +20,7 @@ use super::der_certificate::DerCertificate;
 use super::error::VaultServiceError;
 use super::object_kind::{CREATE_CERTIFICATE, IMPORT_CERTIFICATE, KeyVaultObjectKind};
 use super::object_store::{ObjectStoreError, StoredObjectAttributes};
-use super::objects::{StoredObject, requested_name_and_version, version_id};
+use super::objects::{StoredObject, version_id};
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 use super::vault::{EmulatedVault, VaultStore};
 use crate::keys::{AsymmetricKey, RedactedText};
@@ -51,7 +51,7 @@ struct MergeCertificateBody {
 pub(super) fn import_certificate(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let VaultRef { vault, vaults, api, .. } = authorize_call(call, IMPORT_CERTIFICATE)?;
     let host = vault.host.clone();
     require_certificate_name(vaults, &host, name)?;
@@ -103,7 +103,7 @@ pub(super) fn import_certificate(
 pub(super) fn merge_certificate(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let VaultRef { vault, vaults, .. } = authorize_call(call, CREATE_CERTIFICATE)?;
     let object = vaults.certificates.object(&vault.host, name);
     let details = object

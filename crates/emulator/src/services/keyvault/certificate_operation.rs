@@ -17,7 +17,7 @@ use super::certificate_policy::IssuerParameters;
 use super::error::VaultServiceError;
 use super::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE};
 use super::object_store::{ObjectStoreError, StoredVaultObject};
-use super::objects::{object_id, requested_name_and_version};
+use super::objects::object_id;
 use super::request_body::parse_body;
 use crate::keys::AsymmetricKey;
 use crate::operation_context::OperationContext;
@@ -108,7 +108,7 @@ pub(super) fn encode_csr(der: &[u8]) -> String {
 
 /// `GET /certificates/{name}/pending`.
 pub(super) fn get_operation(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, .. } =
         authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
     operation_reply(reference.view(), name, vaults.certificates.object(&vault.host, name))
@@ -118,7 +118,7 @@ pub(super) fn get_operation(call: &mut OperationContext<'_>) -> Result<ServiceRe
 pub(super) fn cancel_operation(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
     // Rejects a missing record before the body is read.
     operation_reply(reference.view(), name, vaults.certificates.object(&vault.host, name))?;
@@ -141,7 +141,7 @@ pub(super) fn cancel_operation(
 pub(super) fn delete_operation(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
     let reply =
         operation_reply(reference.view(), name, vaults.certificates.object(&vault.host, name))?;

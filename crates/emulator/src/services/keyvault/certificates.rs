@@ -84,7 +84,7 @@ pub(super) fn update_certificate(
 pub(super) fn get_certificate_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, .. } =
         authorize_call(call, CERTIFICATE_PERMISSIONS.get)?;
     let found = vaults.certificates.object(&vault.host, name).map(|object| {
@@ -99,7 +99,7 @@ pub(super) fn get_certificate_policy(
 pub(super) fn update_certificate_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, api, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
     let id = object_id::<CertificateContent>(reference.view(), name);
     let host = vault.host.clone();

@@ -11,7 +11,6 @@ use super::error::VaultServiceError;
 use super::object_store::{ObjectStoreError, StoredVaultObject};
 use super::objects::{
     StoredObject, changed_version_reply, includes_pending, object_id, reject_managed,
-    requested_name_and_version,
 };
 use super::pages::VaultPageRequest;
 use crate::operation_context::OperationContext;
@@ -21,7 +20,7 @@ use crate::request::ServiceReply;
 pub(super) fn delete_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let VaultRef { vault, vaults, .. } = authorize_call(call, K::PERMISSIONS.delete)?;
     let is_managed = K::object_store(vaults).object(&vault.host, name).is_ok_and(K::is_managed);
     reject_managed::<K>(is_managed, name)?;
@@ -39,7 +38,7 @@ pub(super) fn delete_object<K: StoredObject>(
 pub(super) fn get_deleted_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference = authorize_call(call, K::PERMISSIONS.get_deleted)?;
     match K::object_store(reference.vaults).deleted_object(&reference.vault.host, name) {
         Ok(object) => {
@@ -73,7 +72,7 @@ pub(super) fn list_deleted_objects<K: StoredObject>(
 pub(super) fn recover_deleted_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     require_deleted_and_unmanaged::<K>(authorize_call(call, K::PERMISSIONS.recover)?, name)?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     K::recover(vaults, &requested.vault.host, name)
@@ -85,7 +84,7 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
 pub(super) fn purge_deleted_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference = authorize_call(call, K::PERMISSIONS.purge)?;
     require_deleted_and_unmanaged::<K>(reference, name)?;
     if reference.vault.settings.purge_protection {

@@ -156,7 +156,7 @@ pub(super) fn get_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply
 
 /// `PUT /certificates/issuers/{issuer}`: creates or replaces an issuer.
 pub(super) fn set_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let name = call.path_parameter("issuer").to_owned();
+    let name = call.path_parameter("issuer");
     let (reference, key) = authorize_issuer_call(call, SET_ISSUER)?;
     let known = reference.vaults.issuers.get(&key).cloned();
     let body: IssuerBody = parse_body(call)?;
@@ -164,7 +164,8 @@ pub(super) fn set_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply
         return Err(bad_parameter_reply("`provider` is missing".to_owned()));
     }
     let now = call.now;
-    let (name, created) = known.map_or((name, now), |known| (known.name, known.created));
+    let (name, created) =
+        known.map_or_else(|| (name.to_owned(), now), |known| (known.name, known.created));
     let mut issuer = CertificateIssuer {
         name,
         provider: String::new(),

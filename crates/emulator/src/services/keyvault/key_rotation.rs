@@ -16,9 +16,7 @@ use super::object_kind::{
     GET_ROTATION_POLICY, KeyVaultObjectKind, ROTATE_KEY, SET_ROTATION_POLICY,
 };
 use super::object_store::{StoredObjectAttributes, StoredObjectVersion, StoredVaultObject};
-use super::objects::{
-    StoredObject, changed_version_reply, object_id, reject_managed, requested_name_and_version,
-};
+use super::objects::{StoredObject, changed_version_reply, object_id, reject_managed};
 use super::request_body::{bad_parameter_reply, parse_body};
 use crate::keys::{AsymmetricKey, AsymmetricKeyType};
 use crate::operation_context::OperationContext;
@@ -276,7 +274,7 @@ fn parse_duration(
 pub(super) fn get_rotation_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, api, .. } =
         authorize_call(call, GET_ROTATION_POLICY)?;
     api.require(VersionedFeature::KeyRotation)?;
@@ -292,7 +290,7 @@ pub(super) fn get_rotation_policy(
 pub(super) fn set_rotation_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let VaultRef { vault, vaults, api, .. } = authorize_call(call, SET_ROTATION_POLICY)?;
     api.require(VersionedFeature::KeyRotation)?;
     let previous = vaults
@@ -321,7 +319,7 @@ pub(super) fn set_rotation_policy(
 
 /// `POST /keys/{name}/rotate`: a new version with a new key of the same type.
 pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     let VaultRef { vault, vaults, api, .. } = authorize_call(call, ROTATE_KEY)?;
     api.require(VersionedFeature::KeyRotation)?;
     let found = vaults.keys.object(&vault.host, name).map(|object| {

@@ -133,7 +133,7 @@ struct UpdateKeyBody {
 
 /// `POST /keys/{name}/create`: a new version.
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     require_unmanaged::<KeyContent>(authorize_call(call, CREATE_KEY)?, name)?;
     let body: CreateKeyBody = parse_body(call)?;
     let key_type = parse_key_type(body.kty.as_deref(), body.key_size, body.crv.as_deref())?;
@@ -150,7 +150,7 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
 
 /// `PUT /keys/{name}`: a new version with an imported key.
 pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     require_unmanaged::<KeyContent>(authorize_call(call, IMPORT_KEY)?, name)?;
     let body: ImportKeyBody = parse_body(call)?;
     if body.hsm == Some(true) {

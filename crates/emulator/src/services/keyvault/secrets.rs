@@ -223,7 +223,7 @@ fn converted_secret_reply(
 
 /// `PUT /secrets/{name}`: a new version.
 pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let (name, _) = requested_name_and_version(call);
+    let name = call.path_parameter("name");
     require_unmanaged::<SecretContent>(authorize_call(call, SET_SECRET)?, name)?;
     let body: SetSecretBody = parse_body(call)?;
     let value = body.value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;

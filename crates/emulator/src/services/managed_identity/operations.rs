@@ -196,9 +196,8 @@ fn renew_user_assigned(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     if !is_renewable(call, &principal) {
         return Err(IdentityServiceError::UrlExpired.to_reply());
     }
-    let location = host_location(&call.request.host).to_owned();
-    let request =
-        CredentialRequest { principal, location: &location, own_url: None, custom_claims: None };
+    let location = host_location(&call.request.host);
+    let request = CredentialRequest { principal, location, own_url: None, custom_claims: None };
     let issued = current_credentials(call, &[request])?;
     reply_with_credentials(call, None, issued)
 }

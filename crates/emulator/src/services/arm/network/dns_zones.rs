@@ -354,10 +354,10 @@ pub(super) fn list_record_sets(
     };
     authorize_call(call, &format!("{kind}/{collection}/read"), &zone)?;
     find_resource(call, &zone)?;
-    let suffix = call.request.query("$recordsetnamesuffix").unwrap_or_default().to_owned();
+    let suffix = call.request.query("$recordsetnamesuffix").unwrap_or_default();
     let resources = &call.azure().resources;
     let items = record_sets(resources, &zone)
-        .filter(|record| resource_name(&record.id).ends_with(&suffix))
+        .filter(|record| resource_name(&record.id).ends_with(suffix))
         .map(|record| render_stored(call.clouds, resources, record))
         .collect();
     list_reply(call, items)

@@ -226,7 +226,7 @@ pub(super) fn check_address_availability(
         &network,
     )?;
     find_resource(call, &network)?;
-    let asked = call.request.query("ipAddress").unwrap_or_default().to_owned();
+    let asked = call.request.query("ipAddress").unwrap_or_default();
     let resources = &call.azure().resources;
     let is_taken = resources
         .of_type_within(&network, SUBNET)
