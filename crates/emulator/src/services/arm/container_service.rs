@@ -125,7 +125,7 @@ fn reject_changed_properties(write: &ResourceWrite<'_, '_>) -> Result<(), Servic
 
 /// The DNS names, and the name of the resource group of the nodes.
 fn set_names(write: &mut ResourceWrite<'_, '_>, region: &str) {
-    let name = resource_name(write.id).to_owned();
+    let name = resource_name(write.id);
     let group = write.call.path_parameter("group");
     write.default_property("dnsPrefix", json!(format!("{name}-dns")));
     let prefix = write.properties["dnsPrefix"].as_str().unwrap_or_default().to_owned();

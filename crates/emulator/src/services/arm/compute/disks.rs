@@ -33,7 +33,7 @@ fn prepare_disk(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let sku = write.body.entry("sku").or_insert_with(|| json!({ "name": "Standard_LRS" }));
     let tier = sku["name"].as_str().and_then(|name| name.split('_').next()).map(ToOwned::to_owned);
     sku["tier"] = json!(tier);
-    let name = resource_name(write.id).to_owned();
+    let name = resource_name(write.id);
     let option =
         write.properties.get("creationData").and_then(|data| data["createOption"].as_str());
     if option.is_none() {

@@ -156,7 +156,7 @@ fn require_interfaces(write: &ResourceWrite<'_, '_>) -> Result<(), ServiceReply>
 
 /// Removes the password, which the service does not return, and names the computer.
 fn complete_operating_system(write: &mut ResourceWrite<'_, '_>) {
-    let name = resource_name(write.id).to_owned();
+    let name = resource_name(write.id);
     if let Some(Value::Object(profile)) = write.properties.get_mut("osProfile") {
         profile.remove("adminPassword");
         profile.remove("customData");

@@ -116,8 +116,8 @@ fn require_valid_zone_name(name: &str, least_labels: usize) -> Result<(), Servic
 }
 
 fn prepare_public_zone(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
-    let name = resource_name(write.id).to_owned();
-    require_valid_zone_name(&name, 2)?;
+    let name = resource_name(write.id);
+    require_valid_zone_name(name, 2)?;
     // The name servers of a zone are in one of many sets.
     let set = write.call.ids.next_uuid().as_bytes()[0] % 40 + 1;
     write.service_property("nameServers", || {
@@ -151,8 +151,8 @@ fn prepare_public_zone(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceR
 }
 
 fn prepare_private_zone(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
-    let name = resource_name(write.id).to_owned();
-    require_valid_zone_name(&name, 1)?;
+    let name = resource_name(write.id);
+    require_valid_zone_name(name, 1)?;
     write.properties.insert("maxNumberOfRecordSets".to_owned(), json!(25_000));
     write.properties.insert("maxNumberOfVirtualNetworkLinks".to_owned(), json!(1_000));
     let limit = "maxNumberOfVirtualNetworkLinksWithRegistration";
@@ -196,13 +196,13 @@ fn add_apex_record(
 fn prepare_record(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let zone = parent_scope(write.id)?;
     let zone_name = resource_name(&zone).to_owned();
-    let name = resource_name(write.id).to_owned();
+    let name = resource_name(write.id);
     let kind = record_kind(write.id);
     if kind.eq_ignore_ascii_case("CNAME") && name == "@" {
         let message = "The CNAME record set cannot be at the zone apex '@'.";
         return Err(bad_request("BadRequest", message));
     }
-    require_no_other_type(write, &zone, &name, kind)?;
+    require_no_other_type(write, &zone, name, kind)?;
     let fqdn = if name == "@" { format!("{zone_name}.") } else { format!("{name}.{zone_name}.") };
     write.properties.insert("fqdn".to_owned(), json!(fqdn));
     Ok(())

@@ -207,7 +207,7 @@ fn prepare_link_service(write: &mut ResourceWrite<'_, '_>) -> Result<(), Service
         }
     }
     let region = write.body.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (name, seed) = (resource_name(write.id).to_owned(), write.call.ids.next_uuid());
+    let (name, seed) = (resource_name(write.id), write.call.ids.next_uuid());
     write.service_property("alias", || {
         json!(format!("{name}.{seed}.{region}.azure.privatelinkservice"))
     });

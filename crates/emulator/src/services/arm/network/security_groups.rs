@@ -42,8 +42,8 @@ fn prepare_group(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> 
 }
 
 fn prepare_rule(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
-    let name = resource_name(write.id).to_owned();
-    require_valid_rule(&name, &write.properties)?;
+    let name = resource_name(write.id);
+    require_valid_rule(name, &write.properties)?;
     let group = super::super::resource_reads::parent_scope(write.id)?;
     let mut rules: Vec<_> = write
         .resources()
