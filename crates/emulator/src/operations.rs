@@ -118,8 +118,8 @@ pub(crate) struct ServiceOperation {
     pub(crate) handler: OperationHandler,
 }
 
-/// The values of the placeholders of a request's path. A value is a copy only where it differs from the text of
-/// the path, for example if it was decoded.
+/// The values of the placeholders of a request's path. The value of a `{name}` that is a segment as sent borrows from
+/// the request; other values are copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PathParameters<'r>(Vec<(&'static str, Cow<'r, str>)>);
 
