@@ -4,6 +4,7 @@
 //! A full run executes groups of stages in parallel: suites mostly wait for other programs, and the builds
 //! that run meanwhile do not depend on them.
 
+mod failure_excerpt;
 mod job_groups;
 mod processor_time;
 
@@ -62,6 +63,8 @@ struct StageOutcome {
     /// The processor time of the stage and of its child processes, if it is known.
     processor_time: Option<Duration>,
     result: Result<PassFailCounts, TaskError>,
+    /// What failed, unless the output is already on the terminal.
+    failure_excerpt: Vec<String>,
 }
 
 impl StageOutcome {
@@ -72,7 +75,13 @@ impl StageOutcome {
             check: "stages that had to succeed before this one",
             findings,
         });
-        Self { name: name.to_owned(), seconds: 0, processor_time: None, result }
+        Self {
+            name: name.to_owned(),
+            seconds: 0,
+            processor_time: None,
+            result,
+            failure_excerpt: Vec::new(),
+        }
     }
 }
 
@@ -134,6 +143,7 @@ fn run_sequentially(repository: &Repository, stages: Vec<CiStage>) -> Vec<StageO
             seconds: watch.elapsed().as_secs(),
             processor_time: processor,
             result,
+            failure_excerpt: Vec::new(),
         }
     });
     watched.collect()
@@ -239,7 +249,7 @@ fn selected_stages(stages: Vec<CiStage>, only: &[String]) -> Result<Vec<CiStage>
     Ok(stages.into_iter().filter(is_wanted).collect())
 }
 
-/// Formats a line per stage with its seconds and processor time, and a line with the totals.
+/// Formats a line per stage with its seconds and processor time, what failed, and a line with the totals.
 fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
     let mut total = PassFailCounts::default();
     let mut processor = Duration::ZERO;
@@ -261,6 +271,12 @@ fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
     }
     let processor = processor.as_secs();
     lines.push(format!("{:<28} {seconds:>7}  {processor:>9}", "all stages"));
+    for StageOutcome { name, failure_excerpt, .. } in outcomes {
+        if !failure_excerpt.is_empty() {
+            lines.push(format!("\n=== {name} FAILED, from its output:"));
+            lines.extend_from_slice(failure_excerpt);
+        }
+    }
     lines.push(total.to_string());
     lines
 }
@@ -286,7 +302,15 @@ mod tests {
     use super::*;
 
     fn test_outcome(name: &str, result: Result<PassFailCounts, TaskError>) -> StageOutcome {
-        StageOutcome { name: name.to_owned(), seconds: 2, processor_time: None, result }
+        let failure_excerpt =
+            if result.is_err() { vec![format!("{name}: 1 error")] } else { Vec::new() };
+        StageOutcome {
+            name: name.to_owned(),
+            seconds: 2,
+            processor_time: None,
+            result,
+            failure_excerpt,
+        }
     }
 
     #[test]
@@ -306,7 +330,12 @@ mod tests {
         ];
         let lines = summary_lines(&outcomes, 4);
         assert_eq!(lines.last().map(String::as_str), Some("41 passed, 1 failed"));
-        assert!(lines.iter().any(|line| line.starts_with("docs") && line.ends_with("FAILED")));
+        assert!(lines.iter().any(|line| line.starts_with("docs ") && line.ends_with("FAILED")));
+        let heading = lines.iter().position(|it| it == "\n=== docs FAILED, from its output:");
+        assert_eq!(
+            lines.get(heading.expect("there is one") + 1).map(String::as_str),
+            Some("docs: 1 error")
+        );
     }
 
     #[test]

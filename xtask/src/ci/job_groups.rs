@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
+use super::failure_excerpt::failure_excerpt;
 use super::processor_time::ProcessorTime;
 use super::{CiStage, StageOutcome};
 use crate::process::{self, PassFailCounts, Stopwatch};
@@ -218,7 +219,14 @@ impl StageRunner {
         let (name, seconds) = (stage.name.clone(), watch.elapsed().as_secs());
         let log = self.read_log(&stage.name);
         let processor = log.lines().rev().find_map(ProcessorTime::parse);
-        StageOutcome { name, seconds, processor_time: processor, result }
+        let excerpt = if result.is_err() { failure_excerpt(&log) } else { Vec::new() };
+        StageOutcome {
+            name,
+            seconds,
+            processor_time: processor,
+            result,
+            failure_excerpt: excerpt.into_iter().map(str::to_owned).collect(),
+        }
     }
 
     fn run_process(&self, stage: &CiStage, group: JobGroup) -> Result<PassFailCounts, TaskError> {
