@@ -51,7 +51,7 @@ mod tests {
             failure_excerpt("Checking a\nerror: unused\n\n"),
             ["Checking a", "error: unused"]
         );
-        let long = (0..MAX_LINES + 5).map(|it| format!("{it}\n")).collect::<String>();
+        let long = (0..MAX_LINES + 5).map(|it| it.to_string()).collect::<Vec<_>>().join("\n");
         let lines = failure_excerpt(&long);
         assert_eq!((lines.len(), lines[0]), (MAX_LINES, "5"));
     }

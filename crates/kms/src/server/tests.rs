@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use lanyard_clock::SystemClock;
+use jiff::Timestamp;
+use lanyard_clock::{Clock as _, ManualClock, SharedClock, SystemClock};
 use lanyard_grpc::kms_v1beta1::key_management_service_client::KeyManagementServiceClient as ClientV1;
 use lanyard_grpc::kms_v2::key_management_service_client::KeyManagementServiceClient as ClientV2;
 use lanyard_grpc::{kms_v1beta1, kms_v2};
@@ -19,13 +20,18 @@ use crate::layout::CiphertextLayout;
 use crate::metrics::KmsMetrics;
 use crate::plugin::KmsPluginParts;
 
-fn new_server(socket: &Path, vault: &Arc<FakeKmsVault>, readiness: &Readiness) -> KmsServer {
+fn new_server(
+    socket: &Path,
+    vault: &Arc<FakeKmsVault>,
+    readiness: &Readiness,
+    plugin_clock: SharedClock,
+) -> KmsServer {
     let parts = KmsPluginParts {
         key: test_vector_key(),
         layout: CiphertextLayout::Upstream,
         vault: Arc::<FakeKmsVault>::clone(vault),
         metrics: KmsMetrics::default(),
-        clock: SystemClock::shared(),
+        clock: plugin_clock,
     };
     KmsServer {
         socket: socket.to_owned(),
@@ -46,10 +52,14 @@ struct KmsServerFixture {
 
 impl KmsServerFixture {
     async fn start() -> Self {
+        Self::start_with_plugin_clock(SystemClock::shared()).await
+    }
+
+    async fn start_with_plugin_clock(clock: SharedClock) -> Self {
         let vault = Arc::new(FakeKmsVault::with_test_vector_key());
         let readiness = Readiness::default();
         let directory = tempfile::tempdir().unwrap();
-        let server = new_server(&directory.path().join("kms.socket"), &vault, &readiness);
+        let server = new_server(&directory.path().join("kms.socket"), &vault, &readiness, clock);
         let (end, ended) = oneshot::channel();
         let task = tokio::spawn(server.run(async { drop(ended.await) }));
         let served = Self { vault, readiness, directory, stop_sender: end, task };
@@ -167,13 +177,28 @@ async fn error_has_upstream_code_and_hint() {
 
 #[tokio::test]
 async fn caller_deadline_is_honoured() {
-    let served = KmsServerFixture::start().await;
+    // Only the plugin's clock advances, so the client never ends the request first.
+    let (clock, timeout) =
+        (ManualClock::starting_at(Timestamp::UNIX_EPOCH), Duration::from_secs(30));
+    let served = KmsServerFixture::start_with_plugin_clock(Arc::new(clock.clone())).await;
     served.vault.inject_faults((0..9).map(|_| FakeVaultFault::NoReply));
     let mut request = tonic::Request::new(kms_v2::EncryptRequest::default());
-    request.set_timeout(Duration::from_millis(700));
-    let refused = served.v2_client().encrypt(request).await.unwrap_err();
+    request.set_timeout(timeout);
+    let mut client = served.v2_client();
+    let reply = tokio::spawn(async move { client.encrypt(request).await });
+    while !reply.is_finished() {
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        if let Some(due) = clock.time_until_next_deadline() {
+            clock.advance(due);
+        }
+    }
+    let refused = reply.await.unwrap().unwrap_err();
     assert_eq!(refused.code(), Code::Unknown, "{refused}");
     assert!(refused.message().contains("no reply from the vault within"), "{refused}");
+    let elapsed = clock.monotonic();
+    assert!(elapsed < timeout && elapsed > timeout / 2, "{elapsed:?}");
     served.stop().await;
 }
 
@@ -207,7 +232,7 @@ async fn health_and_liveness_pages_differ_for_vault_failure() {
 async fn health_pages_reject_socket_of_other_instance() {
     let served = KmsServerFixture::start().await;
     let readiness = Readiness::default();
-    let second = new_server(&served.socket(), &served.vault, &readiness);
+    let second = new_server(&served.socket(), &served.vault, &readiness, SystemClock::shared());
     let (end, ended) = oneshot::channel();
     let second = tokio::spawn(second.run(async { drop(ended.await) }));
     let taken = format!("socket: another process already listens on {}", served.socket().display());
@@ -243,7 +268,7 @@ async fn unbindable_socket_fails_at_start_and_retries_later() {
     let vault = Arc::new(FakeKmsVault::with_test_vector_key());
     let nowhere = directory.path().join("nowhere/kms.socket");
     let readiness = Readiness::default();
-    let server = new_server(&nowhere, &vault, &readiness);
+    let server = new_server(&nowhere, &vault, &readiness, SystemClock::shared());
     let waits = async {
         while !readiness.problems()[0].reason.contains("could not") {
             tokio::task::yield_now().await;
