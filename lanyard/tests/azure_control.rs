@@ -252,9 +252,12 @@ async fn drill_affects_requests_until_it_is_stopped() {
 
 #[test]
 fn drills_are_listed_when_the_local_azure_of_the_shell_has_ended() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Does not listen, and no other test can take its port.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
     let mut command = lanyard_command();
-    command.env("LANYARD_AZURE_CONTROL", format!("http://127.0.0.1:{port}/lanyard/v1"));
+    command.env("LANYARD_AZURE_CONTROL", format!("http://{address}/lanyard/v1"));
     let output = command.args(["azure", "drill", "list"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", utf8(&output.stderr));
     assert!(utf8(&output.stdout).starts_with("DRILL "));

@@ -4,7 +4,7 @@
 //! A full run executes groups of stages in parallel: suites mostly wait for other programs, and the builds
 //! that run meanwhile do not depend on them.
 
-mod failure_excerpt;
+mod failure_summary;
 mod job_groups;
 mod processor_time;
 
@@ -63,8 +63,9 @@ struct StageOutcome {
     /// The processor time of the stage and of its child processes, if it is known.
     processor_time: Option<Duration>,
     result: Result<PassFailCounts, TaskError>,
-    /// What failed, unless the output is already on the terminal.
-    failure_excerpt: Vec<String>,
+    /// The lines of the stage's output that say what failed. Empty if the stage passed, did not run, or wrote to
+    /// the terminal.
+    failed_lines: Vec<String>,
 }
 
 impl StageOutcome {
@@ -80,7 +81,7 @@ impl StageOutcome {
             seconds: 0,
             processor_time: None,
             result,
-            failure_excerpt: Vec::new(),
+            failed_lines: Vec::new(),
         }
     }
 }
@@ -98,7 +99,9 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
     } else {
         job_groups::run_in_parallel(repository, &stages)?
     };
-    for line in summary_lines(&outcomes, watch.elapsed().as_secs()) {
+    // The output of a single stage is directly above.
+    let failures = if total == 1 { Vec::new() } else { failure_lines(&outcomes) };
+    for line in failures.into_iter().chain(summary_lines(&outcomes, watch.elapsed().as_secs())) {
         process::print_line(&line);
     }
     let failed: Vec<&str> =
@@ -143,7 +146,7 @@ fn run_sequentially(repository: &Repository, stages: Vec<CiStage>) -> Vec<StageO
             seconds: watch.elapsed().as_secs(),
             processor_time: processor,
             result,
-            failure_excerpt: Vec::new(),
+            failed_lines: Vec::new(),
         }
     });
     watched.collect()
@@ -249,7 +252,20 @@ fn selected_stages(stages: Vec<CiStage>, only: &[String]) -> Result<Vec<CiStage>
     Ok(stages.into_iter().filter(is_wanted).collect())
 }
 
-/// Formats a line per stage with its seconds and processor time, what failed, and a line with the totals.
+/// Formats the failed lines and the error of each failed stage.
+fn failure_lines(outcomes: &[StageOutcome]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for StageOutcome { name, result, failed_lines, .. } in outcomes {
+        if let Err(error) = result {
+            lines.push(format!("\n=== {name} FAILED"));
+            lines.extend_from_slice(failed_lines);
+            lines.push(process::error_text(error));
+        }
+    }
+    lines
+}
+
+/// Formats a line per stage with its seconds and processor time, and a line with the totals.
 fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
     let mut total = PassFailCounts::default();
     let mut processor = Duration::ZERO;
@@ -271,12 +287,6 @@ fn summary_lines(outcomes: &[StageOutcome], seconds: u64) -> Vec<String> {
     }
     let processor = processor.as_secs();
     lines.push(format!("{:<28} {seconds:>7}  {processor:>9}", "all stages"));
-    for StageOutcome { name, failure_excerpt, .. } in outcomes {
-        if !failure_excerpt.is_empty() {
-            lines.push(format!("\n=== {name} FAILED, from its output:"));
-            lines.extend_from_slice(failure_excerpt);
-        }
-    }
     lines.push(total.to_string());
     lines
 }
@@ -302,14 +312,13 @@ mod tests {
     use super::*;
 
     fn test_outcome(name: &str, result: Result<PassFailCounts, TaskError>) -> StageOutcome {
-        let failure_excerpt =
-            if result.is_err() { vec![format!("{name}: 1 error")] } else { Vec::new() };
+        let failed_lines = vec![format!("the output of {name}")];
         StageOutcome {
             name: name.to_owned(),
             seconds: 2,
             processor_time: None,
             result,
-            failure_excerpt,
+            failed_lines,
         }
     }
 
@@ -331,11 +340,20 @@ mod tests {
         let lines = summary_lines(&outcomes, 4);
         assert_eq!(lines.last().map(String::as_str), Some("41 passed, 1 failed"));
         assert!(lines.iter().any(|line| line.starts_with("docs ") && line.ends_with("FAILED")));
-        let heading = lines.iter().position(|it| it == "\n=== docs FAILED, from its output:");
-        assert_eq!(
-            lines.get(heading.expect("there is one") + 1).map(String::as_str),
-            Some("docs: 1 error")
-        );
+    }
+
+    #[test]
+    fn output_and_error_of_failed_stages_are_repeated() {
+        let outcomes = [
+            test_outcome("tidy", Ok(PassFailCounts::ONE_PASSED)),
+            test_outcome("docs", Err(TaskError::Environment("HOME"))),
+            StageOutcome::skipped("node", "image"),
+        ];
+        let text = failure_lines(&outcomes).join("\n");
+        let docs = "\n=== docs FAILED\nthe output of docs\nerror: HOME is not set";
+        assert!(text.starts_with(docs), "{text}");
+        assert!(text.contains("\n=== node FAILED\nerror: stages that had to succeed"), "{text}");
+        assert!(text.ends_with("image failed") && !text.contains("tidy"), "{text}");
     }
 
     #[test]

@@ -103,6 +103,11 @@ pub(crate) fn print_line(line: &str) {
 
 /// Prints an error with its causes and its hint.
 pub(crate) fn print_error(error: &TaskError) {
+    writeln!(io::stderr().lock(), "{}", error_text(error)).unwrap_or_default();
+}
+
+/// The text of an error with its causes and its hint.
+pub(crate) fn error_text(error: &TaskError) -> String {
     let mut text = format!("error: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
@@ -114,7 +119,7 @@ pub(crate) fn print_error(error: &TaskError) {
         text.push_str("\n\nhint: ");
         text.push_str(hint);
     }
-    writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
+    text
 }
 
 /// Runs a command that inherits the standard streams; fails if the command fails.

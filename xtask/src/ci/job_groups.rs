@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-use super::failure_excerpt::failure_excerpt;
+use super::failure_summary::failed_lines;
 use super::processor_time::ProcessorTime;
 use super::{CiStage, StageOutcome};
 use crate::process::{self, PassFailCounts, Stopwatch};
@@ -219,14 +219,8 @@ impl StageRunner {
         let (name, seconds) = (stage.name.clone(), watch.elapsed().as_secs());
         let log = self.read_log(&stage.name);
         let processor = log.lines().rev().find_map(ProcessorTime::parse);
-        let excerpt = if result.is_err() { failure_excerpt(&log) } else { Vec::new() };
-        StageOutcome {
-            name,
-            seconds,
-            processor_time: processor,
-            result,
-            failure_excerpt: excerpt.into_iter().map(str::to_owned).collect(),
-        }
+        let failed_lines = if result.is_err() { failed_lines(&log) } else { Vec::new() };
+        StageOutcome { name, seconds, processor_time: processor, result, failed_lines }
     }
 
     fn run_process(&self, stage: &CiStage, group: JobGroup) -> Result<PassFailCounts, TaskError> {
