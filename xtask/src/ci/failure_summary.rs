@@ -12,7 +12,7 @@ const MAX_LAST_LINES: usize = 20;
 pub(super) fn failed_lines(output: &str) -> Vec<String> {
     let lines: Vec<&str> = output.trim_end().lines().collect();
     let Some(last_result) = lines.iter().rposition(|line| line.starts_with("test result:")) else {
-        let error = lines.iter().position(|line| line.starts_with("error"));
+        let error = lines.iter().position(|line| is_reported_error(line));
         return error.map_or_else(
             || last_lines(&lines, MAX_LINES),
             |error| first_lines(&lines[error..], MAX_LINES),
@@ -21,6 +21,12 @@ pub(super) fn failed_lines(output: &str) -> Vec<String> {
     let mut shown = reported_failures(&lines);
     shown.extend(last_lines(&lines[last_result + 1..], MAX_LAST_LINES));
     shown
+}
+
+/// Whether a program reported an error here. The error of a stage that only names the command that failed is none:
+/// the lines before it say what is wrong.
+fn is_reported_error(line: &str) -> bool {
+    line.starts_with("error") && !line.starts_with("error: `")
 }
 
 /// For each test program that failed, the line with its name, and the lines from `failures:` to `test result:`.
@@ -120,6 +126,7 @@ mod tests {
     fn last_lines_are_repeated_without_an_error() {
         let shown = failed_lines(&"line\n".repeat(MAX_LINES + 2));
         assert_eq!((shown.len(), shown[0].as_str()), (MAX_LINES + 1, "(2 lines omitted)"));
-        assert_eq!(failed_lines("one\ntwo\n"), ["one", "two"]);
+        let difference = "Diff in a.rs:\n-fn  x()\n+fn x()\nerror: `cargo fmt` ended with 1\n";
+        assert_eq!(failed_lines(difference).join("\n"), difference.trim_end());
     }
 }
