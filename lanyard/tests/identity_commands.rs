@@ -262,7 +262,6 @@ fn no_token_fails_while_a_certificate_rotates() {
     let workspace = workspace_with_identities();
     let rotated = AtomicBool::new(false);
     let secret = "cpo-dev-json";
-    // Much shorter than the overlap, so that a slow read on a busy machine still ends within the overlap.
     let read_interval = Duration::from_millis(700);
     let (requests, versions) = std::thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -286,7 +285,7 @@ fn no_token_fails_while_a_certificate_rotates() {
                 (requests, versions.len())
             })
         });
-        let component = ["--component", "controlPlaneOperator", "--overlap", "10s"];
+        let component = ["--component", "controlPlaneOperator", "--overlap", "2s"];
         for _ in 0..2 {
             let rotate = arguments(&["rotate", "identity", "azure"], &component);
             workspace.succeed_json(&rotate);

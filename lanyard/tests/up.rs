@@ -177,14 +177,14 @@ fn assert_failed_hop(component: &UpComponentReport, blamed: &str, broken: &str) 
 }
 
 #[test]
-fn every_rotated_key_is_in_use() {
+fn every_rotated_key_is_in_use_within_a_second() {
     let output = run_lanyard(&["up", "--once", "--rotate", "--output", "json"]);
     let report = parse_report(&output);
     assert_eq!(output.status.code(), Some(0), "{report:#?}");
     let names: Vec<_> = report.rotation.iter().map(|rotated| &rotated.name).collect();
     assert_eq!(names, COMPONENTS);
     for rotated in &report.rotation {
-        assert!(rotated.millis.is_some() && rotated.failure.is_none(), "{rotated:?}");
+        assert!(rotated.millis.is_some_and(|millis| millis < 1_000.0), "{rotated:?}");
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("4 reader threads"), "{stderr}");

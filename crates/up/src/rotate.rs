@@ -15,8 +15,8 @@ use crate::reader_threads::{ReaderCounts, ReaderThreads};
 use crate::report::{ComponentReport, HopReport, RotationReport, StepFailure, millis};
 use crate::run_context::RunContext;
 
-/// The time after which a rotation without a token for the new key counts as failed. A credential notices its
-/// new file within a second; the rest is for the token request, also on a busy machine.
+/// The time after which a rotation without a token for the new key counts as failed. The documented goal is
+/// one second.
 const NEW_KEY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the health of the credential is polled. This is the resolution of the measurement.
 const HEALTH_POLL_INTERVAL: Duration = Duration::from_millis(1);
