@@ -252,7 +252,7 @@ async fn drill_affects_requests_until_it_is_stopped() {
 
 #[test]
 fn drills_are_listed_when_the_local_azure_of_the_shell_has_ended() {
-    // Does not listen, and no other test can take its port.
+    // Nothing answers at the port of this socket, and no other test can take it.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let address = socket.local_addr().unwrap();

@@ -4,7 +4,7 @@
 //! A full run executes groups of stages in parallel: suites mostly wait for other programs, and the builds
 //! that run meanwhile do not depend on them.
 
-mod failure_summary;
+mod failed_lines;
 mod job_groups;
 mod processor_time;
 
@@ -100,7 +100,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
         job_groups::run_in_parallel(repository, &stages)?
     };
     // The output of a single stage is directly above.
-    let failures = if total == 1 { Vec::new() } else { failure_lines(&outcomes) };
+    let failures = if total == 1 { Vec::new() } else { repeated_failures(&outcomes) };
     for line in failures.into_iter().chain(summary_lines(&outcomes, watch.elapsed().as_secs())) {
         process::print_line(&line);
     }
@@ -253,7 +253,7 @@ fn selected_stages(stages: Vec<CiStage>, only: &[String]) -> Result<Vec<CiStage>
 }
 
 /// Formats the failed lines and the error of each failed stage.
-fn failure_lines(outcomes: &[StageOutcome]) -> Vec<String> {
+fn repeated_failures(outcomes: &[StageOutcome]) -> Vec<String> {
     let mut lines = Vec::new();
     for StageOutcome { name, result, failed_lines, .. } in outcomes {
         if let Err(error) = result {
@@ -349,7 +349,7 @@ mod tests {
             test_outcome("docs", Err(TaskError::Environment("HOME"))),
             StageOutcome::skipped("node", "image"),
         ];
-        let text = failure_lines(&outcomes).join("\n");
+        let text = repeated_failures(&outcomes).join("\n");
         let docs = "\n=== docs FAILED\nthe output of docs\nerror: HOME is not set";
         assert!(text.starts_with(docs), "{text}");
         assert!(text.contains("\n=== node FAILED\nerror: stages that had to succeed"), "{text}");

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-use super::failure_summary::failed_lines;
+use super::failed_lines::failed_lines;
 use super::processor_time::ProcessorTime;
 use super::{CiStage, StageOutcome};
 use crate::process::{self, PassFailCounts, Stopwatch};

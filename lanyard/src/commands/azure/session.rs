@@ -245,7 +245,7 @@ mod tests {
         let published = write_test_descriptor(directory.path(), address).unwrap();
         assert_eq!(ServeSession::load(directory.path()).unwrap(), published);
         drop(listener);
-        // Does not listen, and no other test can take the port.
+        // Keeps the port, so that no other test listens there.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind(address).unwrap();
         let error = ServeSession::load(directory.path()).unwrap_err().to_string();

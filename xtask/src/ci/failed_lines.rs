@@ -62,7 +62,7 @@ fn last_lines(lines: &[&str], most: usize) -> Vec<String> {
 }
 
 fn omission(lines: usize) -> String {
-    format!("({lines} lines omitted)")
+    format!("(lines omitted: {lines})")
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
             "",
             "test result: FAILED. 1 passed; 1 failed;",
             "Running tests/three.rs",
-            "(8 lines omitted)",
+            "(lines omitted: 8)",
         ];
         assert_eq!(shown[..expected.len()], expected);
         assert_eq!(
@@ -119,13 +119,13 @@ mod tests {
         let long = format!("Checking a\nerror: unused\n{}", "line\n".repeat(MAX_LINES));
         let shown = failed_lines(&long);
         assert_eq!(shown[0], "error: unused");
-        assert_eq!(shown[MAX_LINES..], ["(1 lines omitted)"]);
+        assert_eq!(shown[MAX_LINES..], ["(lines omitted: 1)"]);
     }
 
     #[test]
     fn last_lines_are_repeated_without_an_error() {
         let shown = failed_lines(&"line\n".repeat(MAX_LINES + 2));
-        assert_eq!((shown.len(), shown[0].as_str()), (MAX_LINES + 1, "(2 lines omitted)"));
+        assert_eq!((shown.len(), shown[0].as_str()), (MAX_LINES + 1, "(lines omitted: 2)"));
         let difference = "Diff in a.rs:\n-fn  x()\n+fn x()\nerror: `cargo fmt` ended with 1\n";
         assert_eq!(failed_lines(difference).join("\n"), difference.trim_end());
     }
