@@ -102,7 +102,7 @@ struct CcoctlCli {
 /// The commands. Commands without a comment here are documented at their arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    #[cfg(feature = "emulator")]
+    #[cfg(feature = "up")]
     Up(commands::up::Args),
     #[cfg(feature = "cli")]
     Render(commands::render::Args),
@@ -204,7 +204,7 @@ impl CliCommand {
         match self {
             #[cfg(feature = "emulator")]
             Self::Azure { .. } => "warn",
-            #[cfg(feature = "emulator")]
+            #[cfg(feature = "up")]
             Self::Up(_) => LOG_FILTER_FOR_REPORTING_COMMANDS,
             #[cfg(feature = "cli")]
             Self::Render(_)
@@ -264,8 +264,10 @@ impl CliCommand {
             | Self::Completions(_)
             | Self::Man(_)
             | Self::Version(_) => false,
+            #[cfg(feature = "up")]
+            Self::Up(_) => false,
             #[cfg(feature = "emulator")]
-            Self::Up(_) | Self::Azure { .. } => false,
+            Self::Azure { .. } => false,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 #[cfg(feature = "cli")]
 pub(crate) mod apply;
-#[cfg(feature = "emulator")]
+#[cfg(feature = "up")]
 pub(crate) mod azure;
 #[cfg(feature = "cli")]
 mod azure_account;
@@ -43,7 +43,7 @@ mod go_bool;
     feature = "cli"
 ))]
 mod go_duration;
-#[cfg(any(feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "cli", feature = "up"))]
 mod hosted_cluster;
 #[cfg(feature = "cli")]
 pub(crate) mod identities;
@@ -67,7 +67,7 @@ pub(crate) mod operator;
 pub(crate) mod plan;
 #[cfg(feature = "cli")]
 pub(crate) mod platform;
-#[cfg(any(feature = "operator", feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "operator", feature = "cli", feature = "up"))]
 mod problem_text;
 #[cfg(feature = "cli")]
 pub(crate) mod render;
@@ -79,7 +79,7 @@ mod rotation_timing;
 mod service_principals;
 #[cfg(feature = "cli")]
 pub(crate) mod sweep;
-#[cfg(feature = "emulator")]
+#[cfg(feature = "up")]
 pub(crate) mod up;
 #[cfg(feature = "cli")]
 pub(crate) mod version;
@@ -101,7 +101,7 @@ use crate::settings::ProcessEnvironment;
 pub(crate) fn run(cli: Cli) -> CommandResult {
     let environment = ProcessEnvironment::load();
     match cli.command {
-        #[cfg(feature = "emulator")]
+        #[cfg(feature = "up")]
         CliCommand::Up(args) => block_on(up::run(args, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Render(args) => render::run(&args),

@@ -53,6 +53,9 @@ fn process_arguments() -> Vec<OsString> {
     feature = "kms",
     feature = "canary",
     feature = "cli",
-    feature = "emulator"
+    feature = "emulator",
+    feature = "up"
 )))]
-compile_error!("enable at least one of the features node, operator, kms, canary, cli, emulator");
+compile_error!(
+    "enable at least one of the features node, operator, kms, canary, cli, emulator, up"
+);

@@ -1,17 +1,17 @@
 //! Standard output: tables for people, JSON and YAML for programs.
 
-#[cfg(any(feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "cli", feature = "up"))]
 mod table;
-#[cfg(any(feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "cli", feature = "up"))]
 mod terminal;
 
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
-#[cfg(any(feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "cli", feature = "up"))]
 pub(crate) use self::table::{ColumnKind, TextTable};
-#[cfg(any(feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "cli", feature = "up"))]
 pub(crate) use self::terminal::{fit_lines, stderr_width, stdout_width};
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
@@ -60,7 +60,7 @@ pub(crate) fn serialize_document(value: &impl Serialize, format: CliOutputFormat
 
 /// Prints a value in a format. `to_text` makes the text of the table format, whose lines are then limited to
 /// the width of the terminal.
-#[cfg(any(feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "cli", feature = "up"))]
 pub(crate) fn print_value(
     value: &impl Serialize,
     format: CliOutputFormat,
@@ -73,7 +73,7 @@ pub(crate) fn print_value(
 }
 
 /// Prints text for people, in lines that are not longer than the terminal is wide.
-#[cfg(any(feature = "cli", feature = "emulator"))]
+#[cfg(any(feature = "cli", feature = "up"))]
 pub(crate) fn print_text(text: &str) -> Result<(), CommandError> {
     print_stdout(&fit_lines(text, stdout_width()))
 }

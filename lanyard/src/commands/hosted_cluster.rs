@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-#[cfg(feature = "emulator")]
+#[cfg(feature = "up")]
 use lanyard_desired::ValidatedHostedCluster;
 use lanyard_desired::{
     ParseHostedClusterError, ParsedHostedCluster, ValidationProblems, parse_hosted_cluster,
@@ -18,7 +18,7 @@ const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
 
 /// Loads and validates the HostedCluster in `file`; `-` reads standard input, `None` returns the example.
 /// Prints lints to standard error. Fails for a value that cannot be used, even if only single objects need it.
-#[cfg(feature = "emulator")]
+#[cfg(feature = "up")]
 pub(crate) fn load(file: Option<&Path>) -> Result<ValidatedHostedCluster, CommandError> {
     let (name, text) = read_input(file)?;
     let parsed = parse(&name, &text)?;
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(load_parsed(Some(file.path())).unwrap(), parsed);
     }
 
-    #[cfg(feature = "emulator")]
+    #[cfg(feature = "up")]
     #[test]
     fn unusable_value_of_single_objects_is_an_error_of_the_local_azure_only() {
         let unusable = EXAMPLE.replace("health-probe-mode: shared", "health-probe-mode: Shared");

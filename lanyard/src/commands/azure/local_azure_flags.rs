@@ -2,18 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use super::SEED_VARIABLE;
 use lanyard_emulator::{
-    CloudDomain, DrillError, EmulatorBuilder, FaultDrill, FaultRule, SettingsChange,
+    CloudDomain, DrillDefinitionError, EmulatorBuilder, FaultDrill, FaultRule, SettingsChange,
 };
 use serde_json::Value;
 
 use super::control_client::read_document;
 use super::test_credentials::LoginPrincipal;
 use crate::exit::CommandError;
-
-/// The environment variable with the seed of a local Azure. Test suites that start many set it: keys that are
-/// derived need no search for prime numbers.
-pub(crate) const SEED_VARIABLE: &str = "LANYARD_AZURE_SEED";
 
 /// The state of a local Azure, and the settings, fault rules and drill that apply from its start.
 #[derive(Debug, Default, clap::Args)]
@@ -95,7 +92,7 @@ pub(super) fn read_drill_file(name: &str) -> Result<Option<Value>, CommandError>
 }
 
 fn find_drill(name: &str) -> Result<FaultDrill, CommandError> {
-    let invalid = |error: DrillError| CommandError::invalid_input(error.to_string());
+    let invalid = |error: DrillDefinitionError| CommandError::invalid_input(error.to_string());
     match read_drill_file(name)? {
         Some(document) => FaultDrill::from_json(document).map_err(invalid),
         None => FaultDrill::named(name).map_err(invalid),

@@ -1,0 +1,168 @@
+//! Resources of types that the emulator does not implement: stored and returned as given.
+//!
+//! No rule of the type is checked. Every reply says so in the header `x-lanyard-provider: echo`, and the
+//! request log shows the operations `GenericResources_…`.
+
+use http::{Method, StatusCode};
+use lanyard_emulator_core::operation_context::OperationContext;
+use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
+use lanyard_emulator_state::authorization::AccessScope;
+use lanyard_emulator_state::request::ServiceReply;
+use lanyard_emulator_state::resources::resource_store::{ArmResource, UpsertOutcome};
+use lanyard_vocabulary::ArmResourceId;
+use serde_json::{Value, json};
+
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
+    path_scope, require_group,
+};
+use super::error::ArmServiceError;
+use super::providers::{require_namespace, require_registered};
+use super::resource_reads::resource_type;
+use super::resource_types::implemented_types;
+use super::resource_writes::remove_resource;
+use super::tags::require_valid_tags;
+
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    generic_operation("GenericResources_CreateOrUpdate", Method::PUT, |call| label(put(call))),
+    generic_operation("GenericResources_Update", Method::PATCH, |call| label(patch(call))),
+    generic_operation("GenericResources_Get", Method::GET, |call| label(get(call))),
+    generic_operation("GenericResources_Delete", Method::DELETE, |call| label(delete(call))),
+];
+
+const fn generic_operation(
+    id: &'static str,
+    method: Method,
+    handler: OperationHandler,
+) -> ServiceOperation {
+    let path = rg!("{namespace}/{*rest}");
+    ServiceOperation { id, method, path, support: OperationSupport::Echo, handler }
+}
+
+/// Says in every reply that the resource is stored as given.
+fn label(reply: Result<ServiceReply, ServiceReply>) -> Result<ServiceReply, ServiceReply> {
+    let label = |reply: ServiceReply| {
+        if reply.status == StatusCode::NOT_IMPLEMENTED {
+            return reply;
+        }
+        reply.with_header("x-lanyard-provider", "echo")
+    };
+    reply.map(label).map_err(label)
+}
+
+fn put(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (id, kind) = generic_id(call)?;
+    authorize_call(call, &format!("{kind}/write"), &id)?;
+    require_group(call)?;
+    require_registered(call, call.path_parameter("namespace"))?;
+    let body = json_body(call)?;
+    store(call, id, &kind, body)
+}
+
+fn patch(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (id, kind) = generic_id(call)?;
+    authorize_call(call, &format!("{kind}/write"), &id)?;
+    let Some(existing) = call.azure().resources.resource(&id).cloned() else {
+        return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
+    };
+    let mut body = Value::Object(existing.body);
+    if let Value::Object(changes) = json_body(call)? {
+        for (name, change) in changes {
+            body[name] = change;
+        }
+    }
+    store(call, id, &kind, body)
+}
+
+fn store(
+    call: &mut OperationContext<'_>,
+    id: AccessScope,
+    kind: &str,
+    mut body: Value,
+) -> Result<ServiceReply, ServiceReply> {
+    require_valid_tags(body.get("tags"))?;
+    if !body["properties"].is_object() {
+        body["properties"] = json!({});
+    }
+    body["properties"]["provisioningState"] = json!("Succeeded");
+    let now = call.now;
+    let resources = &mut call.azure_mut().resources;
+    let stored = resources.upsert(ArmResource::new(id.clone(), kind, body, now));
+    let status = match stored {
+        UpsertOutcome::Created => StatusCode::CREATED,
+        UpsertOutcome::Replaced => StatusCode::OK,
+    };
+    let wire = call.azure().resources.resource(&id).map(ArmResource::to_json);
+    Ok(json_reply(call, status, &wire.unwrap_or_default()))
+}
+
+/// A resource, or the list of a collection.
+fn get(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let path = path_scope(call)?;
+    let is_collection = path.as_str().parse::<ArmResourceId>().is_err()
+        || call.path_parameter("rest").split('/').count() % 2 == 1;
+    if is_collection {
+        return list(call, &path);
+    }
+    let (id, kind) = generic_id(call)?;
+    authorize_call(call, &format!("{kind}/read"), &id)?;
+    require_group(call)?;
+    match call.azure().resources.resource(&id).map(ArmResource::to_json) {
+        Some(wire) => Ok(json_reply(call, StatusCode::OK, &wire)),
+        None => Err(ArmServiceError::ResourceNotFound(&id).to_reply()),
+    }
+}
+
+fn list(
+    call: &mut OperationContext<'_>,
+    collection: &AccessScope,
+) -> Result<ServiceReply, ServiceReply> {
+    let kind = resource_type(&collection.child("_"))?;
+    require_unknown_type(call, &kind)?;
+    let group = super::access::group_scope(call)?;
+    authorize_call(call, &format!("{kind}/read"), &group)?;
+    require_group(call)?;
+    let prefix = parse_request_scope(collection.as_str())?;
+    let resources = &call.azure().resources;
+    let items = resources
+        .of_type_within(&group, &kind)
+        .filter(|resource| prefix.contains(&resource.id))
+        .map(ArmResource::to_json)
+        .collect();
+    list_reply(call, items)
+}
+
+fn delete(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (id, kind) = generic_id(call)?;
+    authorize_call(call, &format!("{kind}/delete"), &id)?;
+    if call.azure().resources.resource(&id).is_none() {
+        return Ok(empty_reply(call, StatusCode::NO_CONTENT));
+    }
+    remove_resource(call, &id);
+    Ok(empty_reply(call, StatusCode::OK))
+}
+
+/// The id and the type in the path, unless the emulator implements the type.
+fn generic_id(call: &OperationContext<'_>) -> Result<(AccessScope, String), ServiceReply> {
+    let id = path_scope(call)?;
+    let kind = resource_type(&id)?;
+    require_unknown_type(call, &kind)?;
+    Ok((id, kind))
+}
+
+/// An operation that an implemented type lacks is not a generic one.
+fn require_unknown_type(call: &OperationContext<'_>, kind: &str) -> Result<(), ServiceReply> {
+    let (namespace, name) = kind.split_once('/').unwrap_or((kind, ""));
+    let namespace = require_namespace(namespace)?;
+    let known = implemented_types(call.services).get(namespace);
+    if known.is_some_and(|types| types.iter().any(|known| known.eq_ignore_ascii_case(name))) {
+        let message = format!(
+            "lanyard's local Azure implements '{kind}', but not `{}` of it.",
+            call.request.method
+        );
+        let error = json!({ "error": { "code": "NotImplementedByEmulator", "message": message } });
+        return Err(ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &error)
+            .with_rejection_reason("operation not implemented"));
+    }
+    Ok(())
+}

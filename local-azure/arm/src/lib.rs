@@ -1,0 +1,165 @@
+//! Azure Resource Manager.
+//!
+//! Ids keep their original case. Authorization precedes any look-up. Operations complete before their reply,
+//! unless a setting makes them long-running.
+
+#[macro_use]
+mod operation_macros;
+
+pub mod access;
+mod access_permissions;
+mod account;
+pub mod error;
+mod generic_resources;
+pub mod locations;
+mod locks;
+mod long_running;
+mod namespaces;
+pub mod odata_filter;
+pub mod providers;
+mod resource_groups;
+pub mod resource_identity;
+mod resource_lists;
+pub mod resource_reads;
+pub mod resource_type;
+pub mod resource_types;
+pub mod resource_writes;
+mod role_assignment_body;
+mod role_assignments;
+mod role_definitions;
+mod role_permissions;
+pub mod tags;
+
+use http::{Method, StatusCode};
+use lanyard_emulator_core::emulated_service::{
+    EmulatedService, EngineError, coded_error, management_error_reply,
+};
+use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
+use lanyard_emulator_state::azure_service::AzureService;
+use lanyard_emulator_state::request::ServiceReply;
+
+/// Azure Resource Manager: subscriptions, resource groups, resource providers and long-running operations.
+pub const SERVICE: EmulatedService = EmulatedService {
+    error_reply: arm_engine_error,
+    check_settings: namespaces::check_namespaces,
+    ..EmulatedService::new(
+        AzureService::Arm,
+        &[
+            ACCOUNT_OPERATIONS,
+            long_running::OPERATIONS,
+            resource_groups::OPERATIONS,
+            providers::OPERATIONS,
+        ],
+    )
+};
+
+/// The operations that follow those of all resource providers, because any path can be their scope.
+pub const EXTENSION_SERVICE: EmulatedService = EmulatedService::new(
+    AzureService::Arm,
+    &[
+        locks::OPERATIONS,
+        tags::OPERATIONS,
+        role_definitions::OPERATIONS,
+        role_assignments::OPERATIONS,
+        access_permissions::OPERATIONS,
+        // Last: all types without operations of their own.
+        generic_resources::OPERATIONS,
+    ],
+);
+
+/// An error of the engine as Azure Resource Manager writes it.
+fn arm_engine_error(error: EngineError<'_>) -> ServiceReply {
+    match error {
+        EngineError::Throttled { seconds } => {
+            let message = format!(
+                "Number of requests for the subscription exceeded the limit. Please try again after \
+                 '{seconds}' seconds after additional tokens are available. Refer to \
+                 https://aka.ms/arm-throttling for additional information."
+            );
+            coded_error(StatusCode::TOO_MANY_REQUESTS, "SubscriptionRequestsThrottled", &message)
+        }
+        other => management_error_reply(other),
+    }
+}
+
+const ACCOUNT_OPERATIONS: &[ServiceOperation] = &[
+    account_operation("Metadata_Endpoints", "/metadata/endpoints", account::get_metadata_endpoints),
+    account_operation("Tenants_List", "/tenants", account::list_tenants),
+    account_operation("Subscriptions_List", "/subscriptions", account::list_subscriptions),
+    account_operation(
+        "Subscriptions_Get",
+        "/subscriptions/{subscription}",
+        account::get_subscription,
+    ),
+    account_operation(
+        "Subscriptions_ListLocations",
+        "/subscriptions/{subscription}/locations",
+        account::list_locations,
+    ),
+    account_operation(
+        "Resources_List",
+        "/subscriptions/{subscription}/resources",
+        resource_lists::list_subscription_resources,
+    ),
+    account_operation(
+        "Resources_ListByResourceGroup",
+        "/subscriptions/{subscription}/resourceGroups/{group}/resources",
+        resource_lists::list_group_resources,
+    ),
+];
+
+const fn account_operation(
+    id: &'static str,
+    path: &'static str,
+    handler: lanyard_emulator_core::operations::OperationHandler,
+) -> ServiceOperation {
+    ServiceOperation { id, method: Method::GET, path, support: OperationSupport::Full, handler }
+}
+
+/// The ways to read stored resources.
+#[derive(Debug, Clone, Copy)]
+pub enum ArmReadKind {
+    /// One resource.
+    Resource,
+    /// A collection in a resource group or below a resource.
+    ChildCollection,
+    SubscriptionCollection,
+}
+
+/// A read operation of a type without write operations.
+pub const fn read_only_operation(
+    id: &'static str,
+    what: ArmReadKind,
+    path: &'static str,
+) -> ServiceOperation {
+    let support = OperationSupport::Partial("read-only: shows the seeded state");
+    build_read_operation(id, what, path, support)
+}
+
+/// A read operation of a type with write operations.
+pub const fn read_operation(
+    id: &'static str,
+    what: ArmReadKind,
+    path: &'static str,
+) -> ServiceOperation {
+    build_read_operation(id, what, path, OperationSupport::Full)
+}
+
+const fn build_read_operation(
+    id: &'static str,
+    what: ArmReadKind,
+    path: &'static str,
+    support: OperationSupport,
+) -> ServiceOperation {
+    let handler: lanyard_emulator_core::operations::OperationHandler = match what {
+        ArmReadKind::Resource => resource_reads::get_resource,
+        ArmReadKind::ChildCollection => resource_reads::list_child_collection,
+        ArmReadKind::SubscriptionCollection => resource_reads::list_in_subscription,
+    };
+    ServiceOperation { id, method: Method::GET, path, support, handler }
+}
+
+#[cfg(test)]
+mod authorization_fixture;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Management locks: `Microsoft.Authorization/locks`.
+//!
+//! A lock at a scope applies to everything below it. Reference: "Lock your resources to protect your
+//! infrastructure", api-version 2020-05-01.
+
+use http::StatusCode;
+use lanyard_emulator_core::operation_context::OperationContext;
+use lanyard_emulator_core::operations::ServiceOperation;
+use lanyard_emulator_state::authorization::AccessScope;
+use lanyard_emulator_state::request::ServiceReply;
+use lanyard_emulator_state::resources::resource_store::{ArmResource, LOCK_TYPE, UpsertOutcome};
+use serde_json::Value;
+
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
+};
+use super::error::{ArmServiceError, bad_request, conflict};
+use super::odata_filter::ODataFilter;
+
+pub(super) const OPERATIONS: &[ServiceOperation] = &[
+    full!(
+        "ManagementLocks_ListByScope",
+        GET,
+        "/{*scope}/providers/Microsoft.Authorization/locks",
+        list_locks
+    ),
+    full!(
+        "ManagementLocks_GetByScope",
+        GET,
+        "/{*scope}/providers/Microsoft.Authorization/locks/{name}",
+        get_lock
+    ),
+    full!(
+        "ManagementLocks_CreateOrUpdateByScope",
+        PUT,
+        "/{*scope}/providers/Microsoft.Authorization/locks/{name}",
+        put_lock
+    ),
+    full!(
+        "ManagementLocks_DeleteByScope",
+        DELETE,
+        "/{*scope}/providers/Microsoft.Authorization/locks/{name}",
+        delete_lock
+    ),
+];
+
+/// The scope and the id of the lock in the path.
+fn requested_lock(call: &OperationContext<'_>) -> Result<(AccessScope, AccessScope), ServiceReply> {
+    let scope = parse_request_scope(&format!("/{}", call.path_parameter("scope")))?;
+    let name = call.path_parameter("name");
+    let id = scope.child(&format!("providers/{LOCK_TYPE}/{name}"));
+    Ok((scope, id))
+}
+
+/// The locks at and below the scope; with `atScope()` those at and above it.
+fn list_locks(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let scope = parse_request_scope(&format!("/{}", call.path_parameter("scope")))?;
+    authorize_call(call, "Microsoft.Authorization/locks/read", &scope)?;
+    let filter = ODataFilter::from_request(call, &["atScope"])?;
+    let at_scope = filter.function_argument("atScope").is_some();
+    let items = call
+        .azure()
+        .resources
+        .locks()
+        .filter(|lock| {
+            let at = locked_scope(lock);
+            at.contains(&scope) || (!at_scope && scope.contains(&at))
+        })
+        .map(ArmResource::to_json)
+        .collect();
+    list_reply(call, items)
+}
+
+fn get_lock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (scope, id) = requested_lock(call)?;
+    authorize_call(call, "Microsoft.Authorization/locks/read", &scope)?;
+    if let Some(wire) = call.azure().resources.resource(&id).map(ArmResource::to_json) {
+        Ok(json_reply(call, StatusCode::OK, &wire))
+    } else {
+        let message = format!("The lock '{}' could not be found.", call.path_parameter("name"));
+        Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "LockNotFound", message).to_reply())
+    }
+}
+
+fn put_lock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (scope, id) = requested_lock(call)?;
+    authorize_call(call, "Microsoft.Authorization/locks/write", &scope)?;
+    let body = json_body(call)?;
+    let level = body.pointer("/properties/level").and_then(Value::as_str).unwrap_or_default();
+    if !["CanNotDelete", "ReadOnly"].iter().any(|known| known.eq_ignore_ascii_case(level)) {
+        return Err(bad_request(
+            "InvalidLockLevel",
+            format!("The lock level '{level}' is invalid: it is CanNotDelete or ReadOnly."),
+        ));
+    }
+    let now = call.now;
+    let resources = &mut call.azure_mut().resources;
+    let stored = resources.upsert(ArmResource::new(id.clone(), LOCK_TYPE, body, now));
+    let wire = resources.resource(&id).map(ArmResource::to_json).unwrap_or_default();
+    let status = match stored {
+        UpsertOutcome::Created => StatusCode::CREATED,
+        UpsertOutcome::Replaced => StatusCode::OK,
+    };
+    Ok(json_reply(call, status, &wire))
+}
+
+fn delete_lock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let (scope, id) = requested_lock(call)?;
+    authorize_call(call, "Microsoft.Authorization/locks/delete", &scope)?;
+    let removed = call.azure_mut().resources.remove(&id);
+    let status = if removed.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
+    Ok(empty_reply(call, status))
+}
+
+/// What a lock can forbid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LockedOperation {
+    Write,
+    Delete,
+}
+
+/// Rejects a write or a deletion that a lock at `scope`, above it, or for a deletion also below it, forbids.
+pub(super) fn require_unlocked(
+    call: &OperationContext<'_>,
+    action: &str,
+    scope: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let operation = match action.rsplit('/').next() {
+        Some("write") => LockedOperation::Write,
+        Some("delete") => LockedOperation::Delete,
+        _ => return Ok(()),
+    };
+    if action.starts_with(LOCK_TYPE) {
+        return Ok(());
+    }
+    let blocking: Vec<_> = call
+        .azure()
+        .resources
+        .locks()
+        .filter(|lock| {
+            let at = locked_scope(lock);
+            at.contains(scope) || (operation == LockedOperation::Delete && scope.contains(&at))
+        })
+        .filter(|lock| forbids(lock, operation))
+        .map(|lock| locked_scope(lock).to_string())
+        .collect();
+    if blocking.is_empty() {
+        return Ok(());
+    }
+    let operation = match operation {
+        LockedOperation::Write => "write",
+        LockedOperation::Delete => "delete",
+    };
+    Err(conflict(
+        "ScopeLocked",
+        format!(
+            "The scope '{scope}' cannot perform {operation} operation because following scope(s) are \
+             locked: '{}'. Please remove the lock and try again.",
+            blocking.join("', '")
+        ),
+    ))
+}
+
+/// The scope that a lock protects: its id without the segments of the lock.
+fn locked_scope(lock: &ArmResource) -> AccessScope {
+    let id = lock.id.as_str();
+    let scope = id.rsplitn(5, '/').nth(4).unwrap_or_default();
+    scope.parse().unwrap_or_else(|_| AccessScope::root())
+}
+
+fn forbids(lock: &ArmResource, operation: LockedOperation) -> bool {
+    match lock.property("level").and_then(Value::as_str).unwrap_or_default() {
+        level if level.eq_ignore_ascii_case("ReadOnly") => true,
+        level if level.eq_ignore_ascii_case("CanNotDelete") => operation == LockedOperation::Delete,
+        _ => false,
+    }
+}

@@ -1,0 +1,68 @@
+//! The registered resource types.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{LazyLock, OnceLock};
+
+use http::Method;
+use lanyard_emulator_core::emulated_service::ServiceSet;
+use lanyard_emulator_state::azure_service::AzureService;
+
+use super::namespaces::find_namespace;
+use super::resource_type::ResourceType;
+
+/// The resource types that resource providers registered, by name.
+#[derive(Debug, Default)]
+pub struct ResourceTypes {
+    by_name: HashMap<String, &'static ResourceType>,
+    /// The types of each namespace for which there are operations. Filled at the first use.
+    implemented: OnceLock<BTreeMap<&'static str, BTreeSet<String>>>,
+}
+
+impl ResourceTypes {
+    /// Collects the types of tables: one list of tables for each crate with resource providers.
+    pub fn new(tables: &[&'static [&'static [ResourceType]]]) -> Self {
+        let types = tables.iter().copied().flatten().copied().flatten();
+        Self {
+            by_name: types.map(|known| (known.name.to_ascii_lowercase(), known)).collect(),
+            implemented: OnceLock::new(),
+        }
+    }
+
+    /// Finds a type by its name, ignoring case.
+    pub(crate) fn find(&self, name: &str) -> Option<&'static ResourceType> {
+        self.by_name.get(&name.to_ascii_lowercase()).copied()
+    }
+}
+
+/// The types of a set of services; none if no resource provider is registered.
+fn registered_types(services: &ServiceSet) -> &'static ResourceTypes {
+    static NONE: LazyLock<ResourceTypes> = LazyLock::new(ResourceTypes::default);
+    services.registry().unwrap_or(&NONE)
+}
+
+/// Finds a registered type by its name, ignoring case.
+pub fn find_resource_type(services: &ServiceSet, name: &str) -> Option<&'static ResourceType> {
+    registered_types(services).find(name)
+}
+
+/// The types of each namespace for which the services have operations.
+pub(super) fn implemented_types(
+    services: &ServiceSet,
+) -> &'static BTreeMap<&'static str, BTreeSet<String>> {
+    registered_types(services).implemented.get_or_init(|| {
+        let mut types: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
+        for row in services.routes(AzureService::Arm).rows() {
+            let Some((_, provider)) = row.path.rsplit_once("/providers/") else { continue };
+            let mut segments = provider.split('/');
+            let Some((namespace, _)) = segments.next().and_then(find_namespace) else { continue };
+            // The names of instances are placeholders between the names of types.
+            let names: Vec<_> = segments.filter(|part| !part.starts_with('{')).collect();
+            // An action on an instance is no type.
+            let is_action = row.method == Method::POST && provider.contains("}/");
+            if !names.is_empty() && !is_action {
+                types.entry(namespace).or_default().insert(names.join("/"));
+            }
+        }
+        types
+    })
+}

@@ -1,0 +1,463 @@
+//! Writes and deletions of resources. The steps are the same for every type; the type completes the body.
+//!
+//! The order is that of Resource Manager: token, api-version, permission, resource group, parent, name, region,
+//! locks, preconditions, then the resource provider's own checks.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use lanyard_emulator_core::emulated_service::ServiceSet;
+use lanyard_emulator_core::operation_context::OperationContext;
+use lanyard_emulator_core::token::AuthenticatedCaller;
+use lanyard_emulator_state::authorization::AccessScope;
+use lanyard_emulator_state::azure_state::AzureState;
+use lanyard_emulator_state::request::ServiceReply;
+use lanyard_emulator_state::resources::resource_store::{
+    ArmResource, ArmResourceStore, UpsertOutcome,
+};
+use lanyard_emulator_state::resources::stored_operation::PendingChange;
+use serde_json::{Map, Value, json};
+
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, parse_request_scope, path_scope,
+    require_group,
+};
+use super::error::{ArmServiceError, bad_request, conflict};
+use super::locations::{normalize_region, require_region};
+use super::long_running::PendingOperation;
+use super::providers::require_registered;
+use super::resource_reads::{render_resource, resource_type};
+use super::resource_type::{RegionRule, ResourceType, require_known_api_version, resource_name};
+use super::resource_types::find_resource_type;
+use super::tags::require_valid_tags;
+
+/// A resource that is about to be written.
+#[derive(Debug)]
+pub struct ResourceWrite<'w, 'c> {
+    pub call: &'w mut OperationContext<'c>,
+    pub caller: &'w AuthenticatedCaller,
+    pub id: &'w AccessScope,
+    /// The resource before the write.
+    pub existing: Option<ArmResource>,
+    /// The body to store, without `properties`.
+    pub body: Map<String, Value>,
+    pub properties: Map<String, Value>,
+    /// The child resources in the body, by type. They replace all existing children of the type.
+    pub children: Vec<(&'static str, Vec<ArmResource>)>,
+    /// Further resources that the write creates, for example the network interface of a private endpoint.
+    pub others: Vec<ArmResource>,
+}
+
+impl ResourceWrite<'_, '_> {
+    /// The stored resources.
+    pub fn resources(&self) -> &ArmResourceStore {
+        &self.call.azure().resources
+    }
+
+    /// Sets a property unless the client or the existing resource has it.
+    pub fn default_property(&mut self, name: &str, value: Value) {
+        let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
+        self.properties.entry(name.to_owned()).or_insert(existing.unwrap_or(value));
+    }
+
+    /// Sets `resourceGuid`.
+    pub fn service_guid(&mut self) {
+        let id = self.call.ids.next_uuid();
+        self.service_property("resourceGuid", || json!(id));
+    }
+
+    /// Replaces the children of a type.
+    pub fn replace_children(&mut self, kind: &'static str, children: Vec<ArmResource>) {
+        self.children.push((kind, children));
+    }
+
+    /// Sets a property that only the service writes: the existing value, or a new one.
+    pub fn service_property(&mut self, name: &str, value: impl FnOnce() -> Value) {
+        let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
+        self.properties.insert(name.to_owned(), existing.unwrap_or_else(value));
+    }
+}
+
+/// A resource that is about to be deleted, with everything below it.
+#[derive(Debug)]
+pub struct ResourceDeletion<'a> {
+    pub resources: &'a ArmResourceStore,
+    pub resource: &'a ArmResource,
+    /// The scope whose deletion was requested: resources within it do not prevent the deletion.
+    pub scope: &'a AccessScope,
+}
+
+impl ResourceDeletion<'_> {
+    /// The resources outside of the deleted scope that refer to this resource or to its children.
+    pub fn referrers(&self) -> impl Iterator<Item = &AccessScope> {
+        self.resources
+            .referrers_within(&self.resource.id)
+            .filter(|referrer| !self.scope.contains(referrer))
+    }
+}
+
+/// `PUT {id}`.
+pub fn put_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let id = path_scope(call)?;
+    let kind = known_type(call, &id)?;
+    let caller = authorize_call(call, &format!("{}/write", kind.name), &id)?;
+    let body = json_body(call)?;
+    let Value::Object(body) = body else {
+        return Err(bad_request("InvalidRequestContent", "The body is not a JSON object."));
+    };
+    require_valid_target(call, kind, &id)?;
+    let existing = call.azure().resources.resource(&id).cloned();
+    if existing.is_none() {
+        let name = resource_name(&id);
+        kind.naming.check(name).map_err(|rule| {
+            bad_request("InvalidResourceName", format!("The name '{name}' is invalid. {rule}"))
+        })?;
+    }
+    require_preconditions(call, existing.as_ref())?;
+    write_resource(call, kind, &caller, id, existing, body)
+}
+
+/// `PATCH {id}`: replaces the tags, and merges `properties`, `sku` and `identity` into the resource.
+pub fn patch_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let id = path_scope(call)?;
+    let kind = known_type(call, &id)?;
+    let caller = authorize_call(call, &format!("{}/write", kind.name), &id)?;
+    let body = json_body(call)?;
+    require_valid_target(call, kind, &id)?;
+    let Some(existing) = call.azure().resources.resource(&id).cloned() else {
+        return Err(ArmServiceError::ResourceNotFound(&id).to_reply());
+    };
+    require_preconditions(call, Some(&existing))?;
+    let mut merged = rendered_body(kind, &call.azure().resources, &existing);
+    if let Value::Object(changes) = body {
+        for (name, change) in changes {
+            match merged.get_mut(&name) {
+                Some(current) if name != "tags" => merge_json(current, change),
+                _ => drop(merged.insert(name, change)),
+            }
+        }
+    }
+    write_resource(call, kind, &caller, id, Some(existing), merged)
+}
+
+/// The body as a client reads it. It contains the collections that are stored as child resources, such as the
+/// subnets of a network, so that a change of the tags keeps them.
+fn rendered_body(
+    kind: &ResourceType,
+    resources: &ArmResourceStore,
+    resource: &ArmResource,
+) -> Map<String, Value> {
+    match kind.render.map(|render| render(resources, resource)) {
+        Some(Value::Object(body)) => body,
+        _ => resource.body.clone(),
+    }
+}
+
+/// RFC 7396: objects are merged, `null` removes, everything else replaces.
+fn merge_json(current: &mut Value, change: Value) {
+    let (Value::Object(fields), Value::Object(changes)) = (&mut *current, &change) else {
+        *current = change;
+        return;
+    };
+    for (name, change) in changes {
+        match (fields.get_mut(name), change) {
+            (_, Value::Null) => drop(fields.remove(name)),
+            (Some(field), change) => merge_json(field, change.clone()),
+            (None, change) => drop(fields.insert(name.clone(), change.clone())),
+        }
+    }
+}
+
+/// `DELETE {id}`: 204 if there is no resource.
+pub fn delete_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
+    let id = path_scope(call)?;
+    let kind = known_type(call, &id)?;
+    authorize_call(call, &format!("{}/delete", kind.name), &id)?;
+    let Some(existing) = call.azure().resources.resource(&id).cloned() else {
+        return Ok(empty_reply(call, StatusCode::NO_CONTENT));
+    };
+    require_preconditions(call, Some(&existing))?;
+    let resources = &call.azure().resources;
+    (kind.check_deletion)(&ResourceDeletion { resources, resource: &existing, scope: &id })?;
+    if kind.long_running
+        && let Some(operation) = PendingOperation::start(call, kind, &id, PendingChange::Delete)
+    {
+        set_provisioning_state(call, &id, "Deleting");
+        return Ok(operation.accepted_reply(call));
+    }
+    remove_resource(call, &id);
+    Ok(empty_reply(call, kind.deletion_status))
+}
+
+/// Removes a resource with everything below it, and applies the side effects.
+pub fn remove_resource(call: &mut OperationContext<'_>, id: &AccessScope) {
+    let now = call.now;
+    let removed = call.azure_mut().resources.remove(id);
+    let services = call.services;
+    remove_dependent_state(services, call.azure_mut(), &removed, now);
+}
+
+/// Applies the side effects of removing resources: identities are removed from the directory, types release what
+/// they have besides the resource, and role assignments at removed scopes are deleted.
+fn remove_dependent_state(
+    services: &ServiceSet,
+    azure: &mut AzureState,
+    removed: &[ArmResource],
+    now: Timestamp,
+) {
+    azure.resources.record_deleted(removed, now);
+    for resource in removed {
+        let user_assigned = resource.property("principalId");
+        let system_assigned = resource.body.get("identity").and_then(|it| it.get("principalId"));
+        for principal in user_assigned.into_iter().chain(system_assigned) {
+            let object = principal.as_str().and_then(|id| id.parse::<uuid::Uuid>().ok());
+            if let Some(object) = object {
+                azure.directory.remove_service_principal(object);
+            }
+        }
+        azure.authorization.remove_within(&resource.id);
+        let Some(kind) = find_resource_type(services, &resource.kind) else { continue };
+        for id in (kind.release)(azure, resource, now) {
+            let removed = azure.resources.remove(&id);
+            remove_dependent_state(services, azure, &removed, now);
+        }
+    }
+}
+
+fn known_type(
+    call: &OperationContext<'_>,
+    id: &AccessScope,
+) -> Result<&'static ResourceType, ServiceReply> {
+    let name = resource_type(id)?;
+    find_resource_type(call.services, &name).ok_or_else(|| {
+        bad_request("InvalidResourceType", format!("The resource type '{name}' is unknown."))
+    })
+}
+
+/// Checks the api-version, the registration of the provider, and that group and parent exist.
+fn require_valid_target(
+    call: &OperationContext<'_>,
+    kind: &ResourceType,
+    id: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let version = call.api_version().unwrap_or_default();
+    require_known_api_version(kind.name, kind.oldest_api_version, version, call.system_now)?;
+    require_group(call)?;
+    require_registered(call, kind.namespace())?;
+    require_parent(call, kind, id)
+}
+
+/// Rejects a child whose parent does not exist. Parents without an own type, such as
+/// `blobServices/default`, exist with their parent.
+fn require_parent(
+    call: &OperationContext<'_>,
+    kind: &ResourceType,
+    id: &AccessScope,
+) -> Result<(), ServiceReply> {
+    let (mut parent_type, mut parent) = (kind.name, id.as_str());
+    while parent_type.matches('/').count() > 1 {
+        parent_type = parent_type.rsplit_once('/').map_or(parent_type, |(above, _)| above);
+        parent = parent.rsplitn(3, '/').nth(2).unwrap_or_default();
+        if find_resource_type(call.services, parent_type).is_none() {
+            continue;
+        }
+        let parent = parse_request_scope(parent)?;
+        if call.azure().resources.resource(&parent).is_some() {
+            return Ok(());
+        }
+        return Err(ArmServiceError::Other(
+            StatusCode::NOT_FOUND,
+            "ParentResourceNotFound",
+            format!(
+                "Failed to perform 'write' on resource(s) of type '{}', because the parent resource \
+                 '{parent}' could not be found.",
+                kind.name.split_once('/').map_or(kind.name, |(_, kind)| kind)
+            ),
+        )
+        .to_reply());
+    }
+    Ok(())
+}
+
+/// `If-Match` and `If-None-Match` (RFC 9110, 13.1).
+fn require_preconditions(
+    call: &OperationContext<'_>,
+    existing: Option<&ArmResource>,
+) -> Result<(), ServiceReply> {
+    let etag = existing.map(ArmResource::etag);
+    let names_etag = |header: &str| {
+        header.split(',').map(str::trim).any(|text| {
+            text == "*" || etag.as_deref().is_some_and(|etag| text == etag || quoted(etag) == text)
+        })
+    };
+    let failed = |condition: &str| {
+        Err(ArmServiceError::Other(
+            StatusCode::PRECONDITION_FAILED,
+            "PreconditionFailed",
+            format!("The condition '{condition}' of the request is not satisfied."),
+        )
+        .to_reply())
+    };
+    if let Some(header) = call.request.header("if-match")
+        && (etag.is_none() || !names_etag(header))
+    {
+        return failed("If-Match");
+    }
+    if let Some(header) = call.request.header("if-none-match")
+        && etag.is_some()
+        && names_etag(header)
+    {
+        return failed("If-None-Match");
+    }
+    Ok(())
+}
+
+/// The tag without the mark of a weak one: clients send both forms.
+fn quoted(etag: &str) -> &str {
+    etag.trim_start_matches("W/")
+}
+
+/// Completes, stores and returns a resource, after the checks that are the same for all types.
+pub fn write_resource(
+    call: &mut OperationContext<'_>,
+    kind: &'static ResourceType,
+    caller: &AuthenticatedCaller,
+    id: AccessScope,
+    existing: Option<ArmResource>,
+    mut body: Map<String, Value>,
+) -> Result<ServiceReply, ServiceReply> {
+    for name in ["id", "name", "type", "etag", "systemData"] {
+        body.remove(name);
+    }
+    require_valid_tags(body.get("tags"))?;
+    complete_region(call, kind, &id, existing.as_ref(), &mut body)?;
+    let properties = match body.remove("properties") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(properties)) => properties,
+        Some(_) => {
+            return Err(bad_request("InvalidRequestContent", "`properties` is not an object."));
+        }
+    };
+    let (children, others) = (Vec::new(), Vec::new());
+    let mut write =
+        ResourceWrite { call, caller, id: &id, existing, body, properties, children, others };
+    (kind.prepare)(&mut write)?;
+    let ResourceWrite { mut body, mut properties, children, others, .. } = write;
+    let pending = kind
+        .long_running
+        .then(|| PendingOperation::start(call, kind, &id, PendingChange::Write))
+        .flatten();
+    let state = match (&pending, call.azure().resources.resource(&id)) {
+        (None, _) => "Succeeded",
+        (Some(_), None) => "Creating",
+        (Some(_), Some(_)) => "Updating",
+    };
+    if kind.has_provisioning_state {
+        properties.insert("provisioningState".to_owned(), json!(state));
+    }
+    body.insert("properties".to_owned(), Value::Object(properties));
+    let now = call.now;
+    let resources = &mut call.azure_mut().resources;
+    replace_children(resources, &id, children);
+    for other in others {
+        resources.upsert(other);
+    }
+    let stored =
+        resources.upsert(ArmResource::new(id.clone(), kind.name, Value::Object(body), now));
+    let wire = render_resource(call, &id);
+    let status = match stored {
+        UpsertOutcome::Created => kind.creation_status,
+        UpsertOutcome::Replaced => StatusCode::OK,
+    };
+    let reply = json_reply(call, status, &wire);
+    let reply = match wire.get("etag").and_then(Value::as_str) {
+        Some(etag) => reply.with_header("etag", etag),
+        None => reply,
+    };
+    Ok(match pending {
+        Some(operation) => operation.add_headers(call, reply),
+        None => reply,
+    })
+}
+
+/// Sets `location` to the name of the region, and rejects a missing, unknown or changed one.
+fn complete_region(
+    call: &OperationContext<'_>,
+    kind: &ResourceType,
+    id: &AccessScope,
+    existing: Option<&ArmResource>,
+    body: &mut Map<String, Value>,
+) -> Result<(), ServiceReply> {
+    let given = body.get("location").and_then(Value::as_str).map(normalize_region);
+    match kind.region {
+        RegionRule::None => {
+            body.remove("location");
+            return Ok(());
+        }
+        RegionRule::Global => {
+            body.insert("location".to_owned(), json!("global"));
+            return Ok(());
+        }
+        RegionRule::Regional => {}
+    }
+    let current = existing.and_then(|known| known.body.get("location")).and_then(Value::as_str);
+    let region = match (given, current) {
+        (Some(given), _) if !given.is_empty() => given,
+        (_, Some(current)) => current.to_owned(),
+        _ => {
+            let message = "The location property is required for this definition.";
+            return Err(bad_request("LocationRequired", message));
+        }
+    };
+    require_region(call, kind.name, &region)?;
+    if let Some(current) = current
+        && normalize_region(current) != region
+    {
+        let (name, group) = (resource_name(id), call.path_parameter("group"));
+        return Err(conflict(
+            "InvalidResourceLocation",
+            format!(
+                "The resource '{name}' already exists in location '{current}' in resource group \
+                 '{group}'. A resource with the same name cannot be created in location '{region}'. \
+                 Please select a new resource name."
+            ),
+        ));
+    }
+    body.insert("location".to_owned(), json!(region));
+    Ok(())
+}
+
+/// Replaces the children of each type; a child that stays is updated.
+fn replace_children(
+    resources: &mut ArmResourceStore,
+    id: &AccessScope,
+    children: Vec<(&'static str, Vec<ArmResource>)>,
+) {
+    for (kind, children) in children {
+        let obsolete: Vec<_> = resources
+            .of_type_within(id, kind)
+            .filter(|known| !children.iter().any(|child| child.id == known.id))
+            .map(|known| known.id.clone())
+            .collect();
+        for child in obsolete {
+            resources.remove(&child);
+        }
+        for child in children {
+            resources.upsert(child);
+        }
+    }
+}
+
+/// Sets the provisioning state of a stored resource.
+pub(super) fn set_provisioning_state(
+    call: &mut OperationContext<'_>,
+    id: &AccessScope,
+    state: &str,
+) {
+    let now = call.now;
+    if let Some(resource) = call.azure_mut().resources.resource_mut(id) {
+        resource.changed = now;
+        if let Some(Value::Object(properties)) = resource.body.get_mut("properties") {
+            properties.insert("provisioningState".to_owned(), json!(state));
+        }
+    }
+}

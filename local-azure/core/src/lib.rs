@@ -1,0 +1,21 @@
+//! The engine of the local Azure: the server, the processing of requests, tokens, fault rules, and the state file.
+//!
+//! A service registers its operations as an [`emulated_service::EmulatedService`]. The engine knows no service.
+
+pub mod authority;
+pub mod emulated_service;
+pub mod engine;
+pub mod fault_replies;
+pub mod ingress;
+pub mod issuer_keys;
+pub mod operation_context;
+pub mod operations;
+pub mod pregenerated_keys;
+pub mod public_documents;
+pub mod request_log;
+pub mod server;
+pub mod service_caches;
+pub mod service_headers;
+pub mod snapshot;
+pub mod state_store;
+pub mod token;

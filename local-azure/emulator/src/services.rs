@@ -1,0 +1,53 @@
+//! The services of this build, in the order in which their operations are matched.
+
+use std::sync::LazyLock;
+
+use lanyard_emulator_arm::resource_types::ResourceTypes;
+use lanyard_emulator_core::emulated_service::{EmulatedService, ServiceSet};
+
+use crate::{control, drills};
+
+const SERVICES: &[EmulatedService] = &[
+    lanyard_emulator_entra::token_service::SERVICE,
+    lanyard_emulator_entra::imds::SERVICE,
+    lanyard_emulator_entra::app_service::SERVICE,
+    lanyard_emulator_arm::SERVICE,
+    #[cfg(feature = "deployments")]
+    lanyard_emulator_deployments::SERVICE,
+    #[cfg(feature = "resource-providers")]
+    lanyard_emulator_resource_providers::SERVICE,
+    lanyard_emulator_arm::EXTENSION_SERVICE,
+    lanyard_emulator_keyvault::SERVICE,
+    #[cfg(feature = "graph")]
+    lanyard_emulator_graph::SERVICE,
+    #[cfg(feature = "blob")]
+    lanyard_emulator_blob::SERVICE,
+    #[cfg(feature = "blob")]
+    lanyard_emulator_blob::WEBSITE_SERVICE,
+    lanyard_emulator_entra::managed_identity::SERVICE,
+    control::SERVICE,
+];
+
+/// The services of this build.
+pub(crate) fn services() -> &'static ServiceSet {
+    static SET: LazyLock<ServiceSet> = LazyLock::new(|| {
+        ServiceSet::new(SERVICES.iter().copied())
+            .with_registry(resource_types())
+            .with_scheduled_work(drills::SCHEDULED_WORK)
+    });
+    &SET
+}
+
+/// The resource types of this build.
+fn resource_types() -> &'static ResourceTypes {
+    static TYPES: LazyLock<ResourceTypes> = LazyLock::new(|| {
+        ResourceTypes::new(&[
+            #[cfg(feature = "resource-providers")]
+            lanyard_emulator_resource_providers::TYPES,
+        ])
+    });
+    &TYPES
+}
+
+#[cfg(test)]
+mod tests;

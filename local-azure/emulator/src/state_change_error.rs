@@ -1,0 +1,31 @@
+//! Errors of changing the state of a running emulator.
+
+use lanyard_emulator_core::state_store::StateStoreError;
+
+use crate::seed::SeedError;
+
+/// Errors of changing the state.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateChangeError {
+    /// The change is not possible in the current state.
+    #[error("the Azure state does not permit the change")]
+    Seed(#[from] SeedError),
+    /// The change is in memory, and could not be written to the state file.
+    #[error("the changed Azure state could not be written")]
+    Store(#[from] StateStoreError),
+    /// The runtime shut down during the change.
+    #[error("the runtime shut down while the Azure state was changed")]
+    Interrupted(#[source] tokio::task::JoinError),
+}
+
+impl StateChangeError {
+    /// Advises how to fix the error.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Seed(error) => error.hint(),
+            Self::Store(error) => Some(error.hint()),
+            Self::Interrupted(_) => None,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The data plane of vaults.
+//!
+//! Reference: Azure Key Vault REST API; the versions and their differences are in `api_version`. Names are
+//! case-insensitive. A request is challenged, then its token, the firewall, its permission and its content are
+//! checked, in this order.
+
+pub mod access;
+mod api_version;
+mod backups;
+mod certificate_bundle;
+mod certificate_creation;
+mod certificate_import;
+mod certificate_issuance;
+pub mod certificate_versions;
+mod certificates;
+mod deleted_objects;
+mod distinguished_name;
+mod error;
+mod geography;
+mod issuers;
+mod key_operations;
+mod key_rotation;
+mod keys;
+mod objects;
+mod operations;
+mod pages;
+mod pending_certificates;
+mod policy_body;
+mod renewals;
+mod request_body;
+pub mod secrets;
+
+pub use operations::SERVICE;
+
+#[cfg(test)]
+mod key_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod vault_fixture;

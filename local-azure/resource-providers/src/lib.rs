@@ -1,0 +1,68 @@
+//! The resource providers of Azure Resource Manager.
+//!
+//! Each registers its resource types and its operations; Resource Manager itself stores and serves the resources.
+
+use lanyard_emulator_arm::resource_type::ResourceType;
+use lanyard_emulator_core::emulated_service::EmulatedService;
+use lanyard_emulator_core::operations::ServiceOperation;
+use lanyard_emulator_state::azure_service::AzureService;
+
+mod compute;
+mod container_service;
+mod key_vault;
+mod managed_identity;
+mod network;
+mod quotas;
+mod storage;
+
+/// The operations of the resource providers.
+pub const SERVICE: EmulatedService = EmulatedService {
+    check_settings: quotas::check_quotas,
+    ..EmulatedService::new(AzureService::Arm, OPERATIONS)
+};
+
+const OPERATIONS: &[&[ServiceOperation]] = &[
+    managed_identity::IDENTITIES,
+    managed_identity::OPERATIONS,
+    key_vault::VAULTS,
+    key_vault::OPERATIONS,
+    key_vault::VAULT_KEYS,
+    key_vault::MANAGED_HSM_OPERATIONS,
+    network::VIRTUAL_NETWORKS,
+    network::SUBNETS,
+    network::SECURITY_GROUPS,
+    network::SECURITY_RULES,
+    network::ROUTE_TABLES,
+    network::ROUTES,
+    network::PUBLIC_IP_ADDRESSES,
+    network::NAT_GATEWAYS,
+    network::LOAD_BALANCERS,
+    network::NETWORK_INTERFACES,
+    network::PRIVATE_ENDPOINTS,
+    network::PRIVATE_LINK_SERVICES,
+    network::PUBLIC_ZONES,
+    network::PRIVATE_ZONES,
+    network::VIRTUAL_NETWORK_LINKS,
+    network::ITEMS,
+    network::RECORD_SETS,
+    compute::DISKS,
+    compute::IMAGES,
+    compute::VIRTUAL_MACHINES,
+    compute::SKU_OPERATIONS,
+    quotas::OPERATIONS,
+    container_service::CLUSTERS,
+    container_service::AGENT_POOLS,
+    container_service::ACTIONS,
+    storage::OPERATIONS,
+];
+
+/// The resource types of the resource providers, one table for each.
+pub const TYPES: &[&[ResourceType]] = &[
+    managed_identity::TYPES,
+    network::TYPES,
+    network::RECORD_TYPES,
+    compute::TYPES,
+    container_service::TYPES,
+    key_vault::TYPES,
+    storage::TYPES,
+];

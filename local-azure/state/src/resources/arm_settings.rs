@@ -1,0 +1,34 @@
+//! The settings of Azure Resource Manager.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+
+use serde::{Deserialize, Serialize};
+
+use super::long_running_rule::LongRunningSettings;
+use crate::keys::RedactedText;
+
+/// Settings of Azure Resource Manager.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ArmSettings {
+    /// The greatest number of items in a page of a list; unlimited without a value.
+    pub page_size: Option<NonZeroUsize>,
+    /// The namespaces that the subscriptions are not registered to use, in lower case.
+    pub unregistered_namespaces: BTreeSet<String>,
+    /// The kubeconfig of a local cluster, which the credentials of managed clusters contain.
+    pub kubeconfig: Option<RedactedText>,
+    /// The operations that complete after their reply.
+    pub long_running: LongRunningSettings,
+    /// The limits of a region that differ from their defaults.
+    pub quotas: Vec<QuotaLimit>,
+}
+
+/// A limit that differs from the default, in every region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaLimit {
+    /// The name of the usage, such as `PublicIPAddresses` or `cores`.
+    pub name: String,
+    pub limit: u64,
+}
