@@ -7,12 +7,10 @@
 mod definitions;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use prost_build::Config;
-use thiserror::Error;
 
 use crate::process;
 use crate::repository::Repository;
@@ -23,21 +21,6 @@ pub(crate) struct Args {
     /// Do not write files; fail if the committed files differ
     #[arg(long)]
     check: bool,
-}
-
-/// An error while generating code from the `.proto` files.
-#[derive(Debug, Error)]
-pub(crate) enum CodegenError {
-    #[error("could not compile the .proto files")]
-    Compile(#[source] Box<protox::Error>),
-    #[error("could not generate code from the .proto files")]
-    Generate(#[source] io::Error),
-    #[error("could not write {} as YAML", path.display())]
-    Yaml {
-        path: PathBuf,
-        #[source]
-        source: serde_saphyr::SerializeError,
-    },
 }
 
 /// A generated file and the source that it is generated from.
@@ -117,7 +100,7 @@ fn generate_protobuf(repository: &Repository) -> Result<Vec<GeneratedFile>, Task
     let protos = repository.root().join("crates/grpc/proto");
     let files = PACKAGES.iter().map(|package| protos.join(package.proto));
     let descriptors = protox::compile(files, [&protos])
-        .map_err(|source| CodegenError::Compile(Box::new(source)))?;
+        .map_err(|source| TaskError::ProtobufCompile(Box::new(source)))?;
     let staging = repository.target_directory().join("codegen");
     create_directory(&staging)?;
     let mut config = Config::new();
@@ -126,7 +109,7 @@ fn generate_protobuf(repository: &Repository) -> Result<Vec<GeneratedFile>, Task
         .build_transport(false)
         .out_dir(&staging)
         .compile_fds_with_config(descriptors, config)
-        .map_err(CodegenError::Generate)?;
+        .map_err(TaskError::ProtobufGenerate)?;
     let one = |package: &ProtoPackage| {
         let path = directory.join(format!("{}.rs", package.module));
         let text = format_generated(repository, &staging, package)?;
