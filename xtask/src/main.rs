@@ -59,7 +59,7 @@ enum XtaskCommand {
     Messages,
     /// Draw random items and paragraphs for a reader
     Sample(sample::Args),
-    /// Check that crates depend only on lower layers
+    /// Check the dependencies of crates, circles between their files, and their sizes
     Layers,
     /// Check file lengths, names and other conventions without a lint
     Tidy,
