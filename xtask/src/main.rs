@@ -81,7 +81,7 @@ enum XtaskCommand {
     Tools(tools::Args),
     /// Run a real one-node cluster on loopback
     Cluster(cluster::Args),
-    /// Build, record and test the container images
+    /// Build and test the container images
     Image(image::Args),
     /// Fuzz one target, or all of them, for a limited time
     Fuzz(fuzz::Args),
