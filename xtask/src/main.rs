@@ -17,13 +17,11 @@ mod deny;
 mod fuzz;
 mod image;
 mod layers;
-mod messages;
 mod outcomes;
 mod pipelines;
 mod process;
 mod prose;
 mod repository;
-mod sample;
 mod task_error;
 mod test;
 mod tidy;
@@ -55,13 +53,9 @@ enum XtaskCommand {
     Ci(ci::Args),
     /// Generate the documentation page of the outcome codes
     Outcomes,
-    /// List every text that the product shows to its users
-    Messages,
-    /// Draw random items and paragraphs for a reader
-    Sample(sample::Args),
     /// Check the dependencies of crates, circles between their files, and their sizes
     Layers,
-    /// Check file lengths, names and other conventions without a lint
+    /// Check file lengths, file names and other conventions without a lint
     Tidy,
     /// Build the book, and check the links of the documentation
     Book,
@@ -105,8 +99,6 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
         XtaskCommand::Check => check::run(repository),
         XtaskCommand::Ci(arguments) => ci::run(repository, arguments),
         XtaskCommand::Outcomes => outcomes::run(repository),
-        XtaskCommand::Messages => messages::run(repository),
-        XtaskCommand::Sample(arguments) => sample::run(repository, arguments),
         XtaskCommand::Layers => layers::check(repository).map(drop),
         XtaskCommand::Tidy => tidy::check(repository).map(drop),
         XtaskCommand::Book => book::build(repository),
