@@ -5,7 +5,6 @@
 //! and names the missing program; no check is skipped silently.
 
 mod auxiliary_workspaces;
-mod azure_roles;
 mod bench;
 mod book;
 mod check;
@@ -17,7 +16,6 @@ mod deny;
 mod fuzz;
 mod image;
 mod layers;
-mod outcomes;
 mod pipelines;
 mod process;
 mod prose;
@@ -51,8 +49,6 @@ enum XtaskCommand {
     Check,
     /// Run everything that CI runs, with the seconds of each stage
     Ci(ci::Args),
-    /// Generate the documentation page of the outcome codes
-    Outcomes,
     /// Check the dependencies of crates, circles between their files, and their sizes
     Layers,
     /// Check file lengths, file names and other conventions without a lint
@@ -63,10 +59,8 @@ enum XtaskCommand {
     Prose,
     /// Check the examples for GitHub Actions and Azure Pipelines
     Pipelines,
-    /// Generate the Rust of the .proto files, and the CRDs
+    /// Generate the Rust of the .proto files, the CRDs and the page of the outcome codes
     Codegen(codegen::Args),
-    /// Write the emulator's file of built-in Azure roles
-    AzureRoles(azure_roles::Args),
     /// Run one conformance suite, or all of them
     Conformance(conformance::Args),
     /// Compare lanyard with its peers
@@ -98,7 +92,6 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
         XtaskCommand::Test => test::run(repository).map(drop),
         XtaskCommand::Check => check::run(repository),
         XtaskCommand::Ci(arguments) => ci::run(repository, arguments),
-        XtaskCommand::Outcomes => outcomes::run(repository),
         XtaskCommand::Layers => layers::check(repository).map(drop),
         XtaskCommand::Tidy => tidy::check(repository).map(drop),
         XtaskCommand::Book => book::build(repository),
@@ -107,7 +100,6 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
             pipelines::check(repository).map(|counts| process::print_line(&counts.to_string()))
         }
         XtaskCommand::Codegen(arguments) => codegen::run(repository, arguments),
-        XtaskCommand::AzureRoles(arguments) => azure_roles::run(repository, arguments),
         XtaskCommand::Conformance(arguments) => conformance::run(repository, arguments).map(drop),
         XtaskCommand::Bench(arguments) => bench::run(repository, arguments),
         XtaskCommand::Tools(arguments) => tools::run(repository, arguments),
