@@ -67,6 +67,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard", CrateLayer::Binary, 18_300),
     ("lanyard-apiserver", CrateLayer::TestSupport, 700),
     ("lanyard-kubelet", CrateLayer::TestSupport, 1800),
+    ("lanyard-suite-names", CrateLayer::TestSupport, 100),
     ("lanyard-cluster", CrateLayer::TestCluster, 2800),
     ("lanyard-conformance", CrateLayer::Tooling, 25_500),
     ("lanyard-bare-tls-server", CrateLayer::Tooling, 200),
