@@ -73,7 +73,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-bare-tls-server", CrateLayer::Tooling, 200),
     ("lanyard-conformance-image", CrateLayer::Tooling, 700),
     ("lanyard-fuzz", CrateLayer::Tooling, 300),
-    ("xtask", CrateLayer::Tooling, 7800),
+    ("xtask", CrateLayer::Tooling, 7000),
 ];
 
 /// The number of files that import each other in circles, for each crate with such files. The numbers may only
