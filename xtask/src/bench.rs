@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: compares lanyard with upstream programs, measured in the same run.
 //!
+//! Standard output has the result alone; builds, installations and progress go to standard error.
+//!
 //! The programs in `benches/` only measure. The goals are defined here, and the rows show whether they are
 //! met. A missed goal is not an error, because the speed of a machine at a given moment is not a property of
 //! a change.
@@ -73,6 +75,7 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
         )
         .unwrap_or_default();
     }
+    let mut stdout = process::redirect_stdout()?;
     let rows = match arguments.bench {
         BenchTarget::Azure => azure::measure(repository, arguments.objects)?,
         BenchTarget::Credential => credential::measure(repository, cores)?,
@@ -80,14 +83,12 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
         BenchTarget::Node => node::measure(repository)?,
         BenchTarget::Operator => operator::measure(repository, arguments.clusters)?,
     };
-    match arguments.output {
-        BenchOutputFormat::Table => {
-            for line in row::format_table(&rows) {
-                process::print_line(&line);
-            }
-        }
-        BenchOutputFormat::Json => process::print_line(&rows_json(&rows)?),
-    }
+    let text = match arguments.output {
+        BenchOutputFormat::Table => row::format_table(&rows).join("\n"),
+        BenchOutputFormat::Json => rows_json(&rows)?,
+    };
+    // A closed pipe (`| head`) is not an error.
+    writeln!(stdout, "{text}").unwrap_or_default();
     Ok(())
 }
 

@@ -10,12 +10,15 @@ mod processor_time;
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+use lanyard_suite_names::SuiteName;
+
 use self::job_groups::JobGroup;
 use self::processor_time::ProcessorTime;
 use crate::auxiliary_workspaces;
 use crate::book;
 use crate::codegen;
-use crate::conformance::{self, SuiteName};
+use crate::conformance;
 use crate::deny;
 use crate::fuzz;
 use crate::image;
@@ -189,12 +192,13 @@ fn all_stages() -> Vec<CiStage> {
         with_separate_build(counted_stage("pipelines", pipelines::check)),
         with_separate_build(counted_stage("auxiliary", auxiliary_workspaces::check)),
     ];
-    stages.extend(SuiteName::ALL.map(|suite| {
+    stages.extend(SuiteName::value_variants().iter().map(|&suite| {
         let name = format!("conformance {}", suite.name());
         let run = move |repository: &Repository| conformance::run_suite(repository, suite);
-        let image = suite.needs_image().then_some("image");
+        let image = conformance::needs_image(suite).then_some("image");
         let after = [PROGRAMS].into_iter().chain(image).collect();
-        let group = if suite.needs_node() { JobGroup::NodeSuites } else { JobGroup::Suites };
+        let group =
+            if conformance::needs_node(suite) { JobGroup::NodeSuites } else { JobGroup::Suites };
         CiStage { group, depends_on: after, ..counted_stage(&name, run) }
     }));
     let live =
@@ -361,7 +365,7 @@ mod tests {
         let chosen = selected_stages(all_stages(), &["conformance".to_owned()])
             .expect("there are such stages");
         // The suites, the live check and the build of the programs.
-        assert_eq!(chosen.len(), SuiteName::ALL.len() + 2);
+        assert_eq!(chosen.len(), SuiteName::value_variants().len() + 2);
         assert!(chosen.iter().any(|it| it.name == PROGRAMS));
         assert!(selected_stages(all_stages(), &["deploy".to_owned()]).is_err());
     }

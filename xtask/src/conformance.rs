@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::ValueEnum;
+use lanyard_suite_names::SuiteName;
 
 use crate::image::{self, ImageKind};
 use crate::process::{self, PassFailCounts};
@@ -35,103 +36,25 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// A suite, named after its client or after the tested component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SuiteName {
-    /// Azure SDK for Go; msi-dataplane with files that the node plugin mounted
-    Go,
-    /// Azure SDK for Python, and Microsoft Graph
-    Python,
-    /// Azure SDK for Rust
-    Rust,
-    /// azure-identity and azure-security-keyvault-secrets for Java
-    Java,
-    /// `@azure/identity` and `@azure/keyvault-secrets`
-    Js,
-    /// Requests of lanyard compared with those of azidentity and azsecrets
-    Requests,
-    /// kube-apiserver with the node plugin's classes, pod statuses, events and Secrets
-    Kubernetes,
-    /// kube-apiserver with the operator's CRDs, and the operator
-    Operator,
-    /// The chart of the node plugin, with Helm and a Kubernetes API
-    Chart,
-    /// csi-sanity with lanyard's CSI driver
-    Csi,
-    /// Upstream's drivers with lanyard's provider, and lanyard's driver with upstream's providers
-    Interop,
-    /// The chart on a real node, with pods of a real kubelet
-    Node,
-    /// kube-apiserver and upstream's KMS plugin with lanyard's KMS plugin
-    Kms,
-    /// The three charts on a real node, as the tutorial installs them: a HostedCluster and its nine identities
-    HostedCluster,
-    /// Azure CLI
-    Azcli,
-    /// lanyard's infrastructure commands, with their results read back by the Azure CLI
-    Infra,
-    /// Azure SDKs and the Azure CLI in the drills of the local Azure
-    Drills,
-    /// The web page of the local Azure, in a headless Chromium
-    Page,
+/// The suites that can also run against a real subscription.
+const LIVE_SUITES: [SuiteName; 4] =
+    [SuiteName::Go, SuiteName::Python, SuiteName::Rust, SuiteName::Requests];
+
+/// Whether the suite starts a node.
+pub(crate) const fn needs_node(suite: SuiteName) -> bool {
+    matches!(
+        suite,
+        SuiteName::Chart
+            | SuiteName::Csi
+            | SuiteName::Interop
+            | SuiteName::Node
+            | SuiteName::HostedCluster
+    )
 }
 
-impl SuiteName {
-    pub(crate) const ALL: [Self; 18] = [
-        Self::Go,
-        Self::Python,
-        Self::Rust,
-        Self::Java,
-        Self::Js,
-        Self::Requests,
-        Self::Kubernetes,
-        Self::Operator,
-        Self::Chart,
-        Self::Csi,
-        Self::Interop,
-        Self::Node,
-        Self::Kms,
-        Self::HostedCluster,
-        Self::Azcli,
-        Self::Infra,
-        Self::Drills,
-        Self::Page,
-    ];
-    /// The suites that can also run against a real subscription.
-    const LIVE_SUITES: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Go => "go",
-            Self::Python => "python",
-            Self::Rust => "rust",
-            Self::Java => "java",
-            Self::Js => "js",
-            Self::Requests => "requests",
-            Self::Kubernetes => "kubernetes",
-            Self::Operator => "operator",
-            Self::Chart => "chart",
-            Self::Csi => "csi",
-            Self::Interop => "interop",
-            Self::Node => "node",
-            Self::Kms => "kms",
-            Self::HostedCluster => "hosted-cluster",
-            Self::Azcli => "azcli",
-            Self::Infra => "infra",
-            Self::Drills => "drills",
-            Self::Page => "page",
-        }
-    }
-
-    /// Whether the suite starts a node.
-    pub(crate) const fn needs_node(self) -> bool {
-        matches!(self, Self::Chart | Self::Csi | Self::Interop | Self::Node | Self::HostedCluster)
-    }
-
-    /// Whether the suite runs the container images.
-    pub(crate) const fn needs_image(self) -> bool {
-        matches!(self, Self::Node | Self::HostedCluster)
-    }
+/// Whether the suite runs the container images.
+pub(crate) const fn needs_image(suite: SuiteName) -> bool {
+    matches!(suite, SuiteName::Node | SuiteName::HostedCluster)
 }
 
 pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
@@ -161,9 +84,9 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<PassFailC
 fn selected_suites(arguments: &Args) -> Vec<SuiteName> {
     let is_wanted = |suite: &SuiteName| match arguments.suite {
         Some(wanted) => wanted == *suite,
-        None => !arguments.live || SuiteName::LIVE_SUITES.contains(suite),
+        None => !arguments.live || LIVE_SUITES.contains(suite),
     };
-    SuiteName::ALL.into_iter().filter(is_wanted).collect()
+    SuiteName::value_variants().iter().copied().filter(is_wanted).collect()
 }
 
 /// Runs every suite, also after a failure, so that one run shows all problems.
@@ -186,7 +109,7 @@ fn run_suites(
         }
     }
     process::print_line(&format!("conformance: {tally}"));
-    let names = failed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let names = failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
     let count = failed.len();
     match failed.pop() {
         None => Ok(tally),
@@ -210,7 +133,7 @@ pub(crate) fn check_live_requires_credentials(
     repository: &Repository,
 ) -> Result<PassFailCounts, TaskError> {
     let mut tally = PassFailCounts::default();
-    for suite in SuiteName::LIVE_SUITES {
+    for suite in LIVE_SUITES {
         let mut command = suite_command(repository, suite, KubernetesVersion::V1_36)?;
         let output = process::run_to_output(command.arg("--live").env_clear())?;
         let message = String::from_utf8_lossy(&output.stderr);
@@ -234,7 +157,7 @@ fn suite_command(
 ) -> Result<Command, TaskError> {
     let flags = programs::suite_flags(repository, suite, kubernetes)?;
     let binaries = repository.debug_binaries();
-    Ok(driver_command(repository, &binaries, suite.name(), flags, &binaries.join("lanyard")))
+    Ok(driver_command(repository, &binaries, &suite.name(), flags, &binaries.join("lanyard")))
 }
 
 fn driver_command(

@@ -7,11 +7,8 @@
 pub(crate) mod archive;
 pub(crate) mod base_files;
 mod elf;
-mod function_order;
 mod image_kind;
-mod link_order_files;
 mod public_roots;
-mod record;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,8 +18,6 @@ use clap::Subcommand;
 
 use self::archive::{ContainerImage, ImageEntry};
 pub(crate) use self::image_kind::ImageKind;
-use self::link_order_files::LinkOrderFiles;
-use self::record::RecordedImage;
 use crate::process::{self, PassFailCounts};
 use crate::repository::Repository;
 use crate::task_error::TaskError;
@@ -42,11 +37,6 @@ enum ImageTaskCommand {
     Try {
         /// The image [default: all images]
         image: Option<ImageKind>,
-    },
-    /// Record which functions of a program run in its benchmark, to place them first in the program
-    Record {
-        /// The image
-        image: RecordedImage,
     },
     /// Pack existing programs into an image archive
     Pack(PackImageArgs),
@@ -123,7 +113,6 @@ pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<(), TaskE
             }
             Ok(())
         }
-        ImageTaskCommand::Record { image } => record::record_functions(repository, *image),
         ImageTaskCommand::Pack(pack) => pack_image(pack),
     }
 }
@@ -244,34 +233,14 @@ fn compile_release(
 ) -> Result<PathBuf, TaskError> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = directory.join(&target).join(image_kind.profile()).join("lanyard");
-    let layout = LinkOrderFiles::of(repository, image_kind);
-    let compile = |arguments: &[String]| {
-        let mut cargo = repository.cargo();
-        cargo.args(["rustc", "--locked", "--profile", image_kind.profile()]);
-        cargo.args(["--package", "lanyard", "--bin", "lanyard", "--no-default-features"]);
-        cargo.args(["--features", image_kind.features(), "--target", &target, "--target-dir"]);
-        cargo.arg(directory).arg("--").args(arguments);
-        // Packed relocations: a start reads all relocations once, and they are most of the file content that
-        // it reads.
-        let flags =
-            "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
-        process::run(cargo.env("RUSTFLAGS", flags))
-    };
-    let Some(layout) = layout else {
-        compile(&[])?;
-        return Ok(program);
-    };
-    // The names of functions are known only after linking. If they change the order, the program is linked
-    // again.
-    layout.create_empty_order()?;
-    compile(&layout.linker_arguments())?;
-    if layout.update_order()? {
-        let mut clean = repository.cargo();
-        clean.args(["clean", "--profile", image_kind.profile(), "--package", "lanyard"]);
-        process::run(clean.args(["--target", &target, "--target-dir"]).arg(directory))?;
-        compile(&layout.linker_arguments())?;
-        layout.record_linked_order()?;
-    }
+    let mut cargo = repository.cargo();
+    cargo.args(["build", "--locked", "--profile", image_kind.profile()]);
+    cargo.args(["--package", "lanyard", "--bin", "lanyard", "--no-default-features"]);
+    cargo.args(["--features", image_kind.features(), "--target", &target, "--target-dir"]);
+    // Packed relocations: a start reads all relocations once, and they are most of the file content that it
+    // reads.
+    let flags = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
+    process::run(cargo.arg(directory).env("RUSTFLAGS", flags))?;
     Ok(program)
 }
 

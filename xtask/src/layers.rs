@@ -1,12 +1,17 @@
-//! `cargo xtask layers`: checks that crates depend only on crates of lower layers.
+//! `cargo xtask layers`: checks that crates depend only on crates of lower layers, that the files of a crate do
+//! not import each other in circles, and that no crate is larger than its ceiling.
 //!
 //! The table below is the only place that assigns crates to layers. A crate that is missing from the table
 //! fails the check, so adding a crate requires a decision.
 
+mod circles;
+mod crate_files;
 mod graph;
+mod module_tree;
 
 use std::collections::BTreeSet;
 
+use self::crate_files::CrateFiles;
 use self::graph::{CrateGraph, DependencyEdge, WorkspaceCrate};
 use crate::process;
 use crate::repository::Repository;
@@ -36,35 +41,55 @@ enum CrateLayer {
     Tooling = 9,
 }
 
-const LAYERS: &[(&str, CrateLayer)] = &[
-    ("lanyard-clock", CrateLayer::Foundation),
-    ("lanyard-vocabulary", CrateLayer::Foundation),
-    ("lanyard-credential", CrateLayer::Libraries),
-    ("lanyard-api", CrateLayer::Libraries),
-    ("lanyard-telemetry", CrateLayer::Libraries),
-    ("lanyard-grpc", CrateLayer::Libraries),
-    ("lanyard-emulator", CrateLayer::Libraries),
-    ("lanyard-desired", CrateLayer::CoreAndTransports),
-    ("lanyard-azure", CrateLayer::CoreAndTransports),
-    ("lanyard-kubernetes", CrateLayer::CoreAndTransports),
-    ("lanyard-keyvault", CrateLayer::Services),
-    ("lanyard-kms", CrateLayer::Services),
-    ("lanyard-federation", CrateLayer::Services),
-    ("lanyard-service-principals", CrateLayer::Services),
-    ("lanyard-canary", CrateLayer::LongRunning),
-    ("lanyard-infra", CrateLayer::LongRunning),
-    ("lanyard-node", CrateLayer::LongRunning),
-    ("lanyard-operator", CrateLayer::LongRunning),
-    ("lanyard-up", CrateLayer::Composition),
-    ("lanyard", CrateLayer::Binary),
-    ("lanyard-apiserver", CrateLayer::TestSupport),
-    ("lanyard-kubelet", CrateLayer::TestSupport),
-    ("lanyard-cluster", CrateLayer::TestCluster),
-    ("lanyard-conformance", CrateLayer::Tooling),
-    ("lanyard-bare-tls-server", CrateLayer::Tooling),
-    ("lanyard-conformance-image", CrateLayer::Tooling),
-    ("lanyard-fuzz", CrateLayer::Tooling),
-    ("xtask", CrateLayer::Tooling),
+/// The layer of each crate, and the maximum of its product lines.
+///
+/// Product lines are the lines of the files of its library and programs, without tests.
+const LAYERS: &[(&str, CrateLayer, usize)] = &[
+    ("lanyard-clock", CrateLayer::Foundation, 300),
+    ("lanyard-vocabulary", CrateLayer::Foundation, 1900),
+    ("lanyard-credential", CrateLayer::Libraries, 11_200),
+    ("lanyard-api", CrateLayer::Libraries, 4400),
+    ("lanyard-telemetry", CrateLayer::Libraries, 800),
+    ("lanyard-grpc", CrateLayer::Libraries, 4600),
+    ("lanyard-emulator", CrateLayer::Libraries, 61_600),
+    ("lanyard-desired", CrateLayer::CoreAndTransports, 13_000),
+    ("lanyard-azure", CrateLayer::CoreAndTransports, 5100),
+    ("lanyard-kubernetes", CrateLayer::CoreAndTransports, 1400),
+    ("lanyard-keyvault", CrateLayer::Services, 6200),
+    ("lanyard-kms", CrateLayer::Services, 2400),
+    ("lanyard-federation", CrateLayer::Services, 2200),
+    ("lanyard-service-principals", CrateLayer::Services, 1600),
+    ("lanyard-canary", CrateLayer::LongRunning, 2900),
+    ("lanyard-infra", CrateLayer::LongRunning, 12_500),
+    ("lanyard-node", CrateLayer::LongRunning, 20_100),
+    ("lanyard-operator", CrateLayer::LongRunning, 8200),
+    ("lanyard-up", CrateLayer::Composition, 2300),
+    ("lanyard", CrateLayer::Binary, 18_300),
+    ("lanyard-apiserver", CrateLayer::TestSupport, 700),
+    ("lanyard-kubelet", CrateLayer::TestSupport, 1800),
+    ("lanyard-suite-names", CrateLayer::TestSupport, 100),
+    ("lanyard-cluster", CrateLayer::TestCluster, 2800),
+    ("lanyard-conformance", CrateLayer::Tooling, 25_500),
+    ("lanyard-bare-tls-server", CrateLayer::Tooling, 200),
+    ("lanyard-conformance-image", CrateLayer::Tooling, 700),
+    ("lanyard-fuzz", CrateLayer::Tooling, 300),
+    ("xtask", CrateLayer::Tooling, 7000),
+];
+
+/// The number of files that import each other in circles, for each crate with such files. The numbers may only
+/// become lower. A crate that is not in the table has none.
+const FILES_IN_CIRCLES: &[(&str, usize)] = &[
+    ("lanyard", 5),
+    ("lanyard-api", 3),
+    ("lanyard-conformance", 5),
+    ("lanyard-credential", 6),
+    ("lanyard-desired", 12),
+    ("lanyard-emulator", 135),
+    ("lanyard-infra", 17),
+    ("lanyard-keyvault", 2),
+    ("lanyard-node", 9),
+    ("lanyard-operator", 19),
+    ("lanyard-up", 2),
 ];
 
 /// The local Azure shares only the vocabulary and the clock with the other crates, so that a misunderstanding
@@ -91,7 +116,7 @@ const KUBERNETES_CLIENTS: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 const BANNED_CRATES: [&str; 8] =
     ["anyhow", "chrono", "native-tls", "openssl", "ring", "rsa", "serde_yaml", "serde_yml"];
 
-/// Checks the dependency graph of the workspace; returns the number of checked dependencies.
+/// Checks the dependencies, the circles and the sizes of all crates; returns the number of checked dependencies.
 pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
     let mut command = repository.cargo();
     command.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
@@ -100,24 +125,45 @@ pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
         .map_err(|source| TaskError::Answer { command: process::command_line(&command), source })?;
     let mut findings = layer_findings(&graph);
     findings.extend(rows_without_crate(&graph));
+    let (mut files, mut lines) = (0, 0);
+    for member in graph.members() {
+        let found = CrateFiles::read(member)?;
+        files += found.count;
+        lines += found.lines;
+        findings.extend(file_findings(&found));
+    }
     if !findings.is_empty() {
         return Err(TaskError::Findings {
-            check: "dependencies that do not point to a lower layer",
+            check: "dependencies, circles and sizes that are not allowed",
             findings,
         });
     }
     let edges = graph.members().map(|member| member.edges.len()).sum();
+    let in_circles: usize = FILES_IN_CIRCLES.iter().map(|(_, count)| count).sum();
     process::print_line(&format!(
         "{} crates, {edges} dependencies, all on lower layers",
         graph.members().count()
     ));
+    process::print_line(&format!("{files} files, {in_circles} of them in known circles"));
+    process::print_line(&format!("{lines} product lines, no crate above its ceiling"));
     Ok(edges)
 }
 
-/// Rows of the table without a crate.
+/// Rows of the tables without a crate.
 fn rows_without_crate(graph: &CrateGraph) -> Vec<String> {
-    let stale = LAYERS.iter().filter(|(name, _)| !graph.is_member(name));
-    stale.map(|(name, _)| format!("{name} is in the table of layers and no crate")).collect()
+    let layers = LAYERS.iter().map(|(name, ..)| (name, "layers"));
+    let circles = FILES_IN_CIRCLES.iter().map(|(name, _)| (name, "circles"));
+    let stale = layers.chain(circles).filter(|(name, _)| !graph.is_member(name));
+    stale.map(|(name, table)| format!("{name} is in the table of {table} and no crate")).collect()
+}
+
+/// Compares the circles and the size of a crate with the tables.
+fn file_findings(found: &CrateFiles) -> Vec<String> {
+    let known = FILES_IN_CIRCLES.iter().find(|(name, _)| *name == found.name);
+    let mut findings = found.circle_findings(known.map_or(0, |(_, count)| *count));
+    let row = LAYERS.iter().find(|(name, ..)| *name == found.name);
+    findings.extend(row.and_then(|(.., ceiling)| found.size_finding(*ceiling)));
+    findings
 }
 
 fn layer_findings(graph: &CrateGraph) -> Vec<String> {
@@ -189,7 +235,7 @@ fn external_dependency_finding(
 }
 
 fn layer_of(name: &str) -> Option<CrateLayer> {
-    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
+    LAYERS.iter().find(|(known, ..)| *known == name).map(|(_, layer, _)| *layer)
 }
 
 #[cfg(test)]

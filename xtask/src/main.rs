@@ -5,7 +5,6 @@
 //! and names the missing program; no check is skipped silently.
 
 mod auxiliary_workspaces;
-mod azure_roles;
 mod bench;
 mod book;
 mod check;
@@ -17,13 +16,10 @@ mod deny;
 mod fuzz;
 mod image;
 mod layers;
-mod messages;
-mod outcomes;
 mod pipelines;
 mod process;
 mod prose;
 mod repository;
-mod sample;
 mod task_error;
 mod test;
 mod tidy;
@@ -53,15 +49,9 @@ enum XtaskCommand {
     Check,
     /// Run everything that CI runs, with the seconds of each stage
     Ci(ci::Args),
-    /// Generate the documentation page of the outcome codes
-    Outcomes,
-    /// List every text that the product shows to its users
-    Messages,
-    /// Draw random items and paragraphs for a reader
-    Sample(sample::Args),
-    /// Check that crates depend only on lower layers
+    /// Check the dependencies of crates, circles between their files, and their sizes
     Layers,
-    /// Check file lengths, names and other conventions without a lint
+    /// Check file lengths, file names and other conventions without a lint
     Tidy,
     /// Build the book, and check the links of the documentation
     Book,
@@ -69,10 +59,8 @@ enum XtaskCommand {
     Prose,
     /// Check the examples for GitHub Actions and Azure Pipelines
     Pipelines,
-    /// Generate the Rust of the .proto files, and the CRDs
+    /// Generate the Rust of the .proto files, the CRDs and the page of the outcome codes
     Codegen(codegen::Args),
-    /// Write the emulator's file of built-in Azure roles
-    AzureRoles(azure_roles::Args),
     /// Run one conformance suite, or all of them
     Conformance(conformance::Args),
     /// Compare lanyard with its peers
@@ -81,7 +69,7 @@ enum XtaskCommand {
     Tools(tools::Args),
     /// Run a real one-node cluster on loopback
     Cluster(cluster::Args),
-    /// Build, record and test the container images
+    /// Build and test the container images
     Image(image::Args),
     /// Fuzz one target, or all of them, for a limited time
     Fuzz(fuzz::Args),
@@ -104,9 +92,6 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
         XtaskCommand::Test => test::run(repository).map(drop),
         XtaskCommand::Check => check::run(repository),
         XtaskCommand::Ci(arguments) => ci::run(repository, arguments),
-        XtaskCommand::Outcomes => outcomes::run(repository),
-        XtaskCommand::Messages => messages::run(repository),
-        XtaskCommand::Sample(arguments) => sample::run(repository, arguments),
         XtaskCommand::Layers => layers::check(repository).map(drop),
         XtaskCommand::Tidy => tidy::check(repository).map(drop),
         XtaskCommand::Book => book::build(repository),
@@ -115,7 +100,6 @@ fn run(task: &XtaskCommand, repository: &Repository) -> Result<(), TaskError> {
             pipelines::check(repository).map(|counts| process::print_line(&counts.to_string()))
         }
         XtaskCommand::Codegen(arguments) => codegen::run(repository, arguments),
-        XtaskCommand::AzureRoles(arguments) => azure_roles::run(repository, arguments),
         XtaskCommand::Conformance(arguments) => conformance::run(repository, arguments).map(drop),
         XtaskCommand::Bench(arguments) => bench::run(repository, arguments),
         XtaskCommand::Tools(arguments) => tools::run(repository, arguments),

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::AddAssign;
 use std::path::Path;
@@ -99,6 +100,21 @@ pub(crate) fn print_line(line: &str) {
     let mut out = io::stdout().lock();
     // A closed pipe (`| head`) does not stop the task.
     writeln!(out, "{line}").and_then(|()| out.flush()).unwrap_or_default();
+}
+
+/// Sends the standard output of this process and of its child processes to standard error. Returns the former
+/// standard output.
+pub(crate) fn redirect_stdout() -> Result<File, TaskError> {
+    let redirect = || {
+        let stdout = rustix::io::dup(io::stdout())?;
+        rustix::stdio::dup2_stdout(io::stderr())?;
+        Ok(File::from(stdout))
+    };
+    redirect().map_err(|source| TaskError::File {
+        action: "redirect",
+        path: "/dev/stdout".into(),
+        source,
+    })
 }
 
 /// Prints an error with its causes and its hint.

@@ -6,8 +6,6 @@ use std::process::ExitCode;
 
 use thiserror::Error;
 
-use crate::codegen::CodegenError;
-
 #[derive(Debug, Error)]
 pub(crate) enum TaskError {
     #[error("could not start `{program}`")]
@@ -35,8 +33,16 @@ pub(crate) enum TaskError {
         #[source]
         source: serde_json::Error,
     },
-    #[error(transparent)]
-    Codegen(#[from] CodegenError),
+    #[error("could not compile the .proto files")]
+    ProtobufCompile(#[source] Box<protox::Error>),
+    #[error("could not generate code from the .proto files")]
+    ProtobufGenerate(#[source] io::Error),
+    #[error("could not write {} as YAML", path.display())]
+    Yaml {
+        path: PathBuf,
+        #[source]
+        source: serde_saphyr::SerializeError,
+    },
     #[error("could not write {what} as JSON")]
     Json {
         what: &'static str,

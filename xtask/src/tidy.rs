@@ -1,6 +1,5 @@
 //! `cargo xtask tidy`: checks conventions that no lint covers.
 
-mod language;
 mod named_tests;
 
 use std::fs;
@@ -57,7 +56,7 @@ pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
 }
 
 /// The handwritten text files of the repository, sorted.
-pub(crate) fn text_files(root: &Path) -> Result<Vec<PathBuf>, TaskError> {
+fn text_files(root: &Path) -> Result<Vec<PathBuf>, TaskError> {
     let mut files = Vec::new();
     collect_files(root, &mut files)?;
     files.sort();
@@ -109,17 +108,11 @@ fn findings_in(path: &Path, text: &str) -> Vec<String> {
             found.push(format!("{place}:{number}: `{place_of_machine}` is a path of one machine"));
         }
     }
-    let is_markdown = path.extension().is_some_and(|it| it == "md");
-    let mut language = language::find_words(text, is_markdown);
-    if path.extension().is_some_and(|it| it == "rs") {
-        language.extend(language::find_identifiers(text));
-    }
-    found.extend(language.iter().map(|it| format!("{place}:{}: {}", it.line, it.problem)));
     found
 }
 
 /// Whether a file contains only tests or benchmarks.
-pub(crate) fn is_test_file(path: &Path) -> bool {
+fn is_test_file(path: &Path) -> bool {
     path.file_stem().is_some_and(|it| it == "tests")
         || path.components().any(|part| {
             part.as_os_str().to_str().is_some_and(|it| matches!(it, "tests" | "benches"))
@@ -127,7 +120,7 @@ pub(crate) fn is_test_file(path: &Path) -> bool {
 }
 
 /// Counts the lines before an inline test module; test files count as empty.
-pub(crate) fn lines_without_tests(path: &Path, text: &str) -> usize {
+fn lines_without_tests(path: &Path, text: &str) -> usize {
     if is_test_file(path) {
         return 0;
     }

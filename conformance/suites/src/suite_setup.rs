@@ -22,12 +22,15 @@ use lanyard_desired::{
     HostedClusterValidationError, RenderContext, ValidatedHostedCluster, desired_proof_calls,
     desired_state, validate,
 };
+use lanyard_suite_names::SuiteName;
 use lanyard_vocabulary::Component;
 use libtest_mimic::Trial;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
+use self::api_server_suites::ApiServerSuite;
+use self::cluster_suites::ClusterSuite;
 use crate::api_server::ApiServerError;
 use crate::azure_target::{AzureTarget, AzureTargetError, HostedClusterNames, LocalAzureTarget};
 use crate::client_program::ClientProgram;
@@ -53,8 +56,9 @@ pub(crate) use self::operator_suite::start_control_plane;
 #[derive(Debug, Parser)]
 #[command(name = "lanyard-conformance")]
 pub(crate) struct SuiteArgs {
-    /// Suite to run
-    suite: ConformanceSuite,
+    /// Suite or benchmark to run
+    #[arg(value_parser = parse_task)]
+    suite: DriverTask,
     /// Run only the cases whose names contain this text
     filter: Option<String>,
     /// Path of the lanyard binary
@@ -98,32 +102,27 @@ pub(crate) struct SuiteArgs {
     record_clients: bool,
 }
 
+/// What the program runs: a suite or a benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DriverTask {
+    Suite(SuiteName),
+    Benchmark(BenchmarkName),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ConformanceSuite {
-    Go,
-    Python,
-    Rust,
-    Java,
-    Js,
-    Requests,
-    Kubernetes,
-    Operator,
-    Chart,
-    Csi,
-    Interop,
-    Node,
-    Kms,
-    HostedCluster,
-    Azcli,
-    Infra,
-    Drills,
-    Page,
+enum BenchmarkName {
     /// Measurements for `cargo xtask bench node`
     Measure,
     /// Measurements for `cargo xtask bench operator`
     MeasureOperator,
     /// Measurements for `cargo xtask bench azure`
     MeasureAzure,
+}
+
+fn parse_task(name: &str) -> Result<DriverTask, String> {
+    SuiteName::from_str(name, false)
+        .map(DriverTask::Suite)
+        .or_else(|_| BenchmarkName::from_str(name, false).map(DriverTask::Benchmark))
 }
 
 /// The environment that a suite needs.
@@ -133,15 +132,15 @@ enum SuiteKind {
     Drills,
     Page,
     AzureBenchmark,
-    ApiServer(api_server_suites::ApiServerSuite),
-    Kubernetes(cluster_suites::ClusterSuite),
+    ApiServer(ApiServerSuite),
+    Kubernetes(ClusterSuite),
 }
 
 impl SuiteKind {
     /// Whether clients of other projects use one local Azure, whose request log the suite reads.
     const fn can_record_clients(self) -> bool {
         match self {
-            Self::Client(_) | Self::ApiServer(api_server_suites::ApiServerSuite::Kms) => true,
+            Self::Client(_) | Self::ApiServer(ApiServerSuite::Kms) => true,
             Self::Kubernetes(suite) => suite.can_record_clients(),
             Self::Drills | Self::Page | Self::AzureBenchmark | Self::ApiServer(_) => false,
         }
@@ -161,35 +160,39 @@ enum ClientSuite {
     Infra,
 }
 
-impl ConformanceSuite {
+impl DriverTask {
     const fn kind(self) -> SuiteKind {
         match self {
-            Self::Go => SuiteKind::Client(ClientSuite::Go),
-            Self::Python => SuiteKind::Client(ClientSuite::Python),
-            Self::Rust => SuiteKind::Client(ClientSuite::Rust),
-            Self::Java => SuiteKind::Client(ClientSuite::Java),
-            Self::Js => SuiteKind::Client(ClientSuite::Js),
-            Self::Requests => SuiteKind::Client(ClientSuite::Requests),
-            Self::Azcli => SuiteKind::Client(ClientSuite::Azcli),
-            Self::Infra => SuiteKind::Client(ClientSuite::Infra),
-            Self::Drills => SuiteKind::Drills,
-            Self::Page => SuiteKind::Page,
-            Self::Chart => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Chart),
-            Self::Csi => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Csi),
-            Self::Interop => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Interop),
-            Self::Node => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Node),
-            Self::Kms => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Kms),
-            Self::Kubernetes => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Kubernetes),
-            Self::Operator => SuiteKind::ApiServer(api_server_suites::ApiServerSuite::Operator),
-            Self::MeasureOperator => {
-                SuiteKind::ApiServer(api_server_suites::ApiServerSuite::MeasureOperator)
+            Self::Suite(suite) => suite_kind(suite),
+            Self::Benchmark(BenchmarkName::Measure) => SuiteKind::Kubernetes(ClusterSuite::Measure),
+            Self::Benchmark(BenchmarkName::MeasureOperator) => {
+                SuiteKind::ApiServer(ApiServerSuite::MeasureOperator)
             }
-            Self::MeasureAzure => SuiteKind::AzureBenchmark,
-            Self::HostedCluster => {
-                SuiteKind::Kubernetes(cluster_suites::ClusterSuite::HostedCluster)
-            }
-            Self::Measure => SuiteKind::Kubernetes(cluster_suites::ClusterSuite::Measure),
+            Self::Benchmark(BenchmarkName::MeasureAzure) => SuiteKind::AzureBenchmark,
         }
+    }
+}
+
+const fn suite_kind(suite: SuiteName) -> SuiteKind {
+    match suite {
+        SuiteName::Go => SuiteKind::Client(ClientSuite::Go),
+        SuiteName::Python => SuiteKind::Client(ClientSuite::Python),
+        SuiteName::Rust => SuiteKind::Client(ClientSuite::Rust),
+        SuiteName::Java => SuiteKind::Client(ClientSuite::Java),
+        SuiteName::Js => SuiteKind::Client(ClientSuite::Js),
+        SuiteName::Requests => SuiteKind::Client(ClientSuite::Requests),
+        SuiteName::Azcli => SuiteKind::Client(ClientSuite::Azcli),
+        SuiteName::Infra => SuiteKind::Client(ClientSuite::Infra),
+        SuiteName::Drills => SuiteKind::Drills,
+        SuiteName::Page => SuiteKind::Page,
+        SuiteName::Chart => SuiteKind::Kubernetes(ClusterSuite::Chart),
+        SuiteName::Csi => SuiteKind::Kubernetes(ClusterSuite::Csi),
+        SuiteName::Interop => SuiteKind::Kubernetes(ClusterSuite::Interop),
+        SuiteName::Node => SuiteKind::Kubernetes(ClusterSuite::Node),
+        SuiteName::HostedCluster => SuiteKind::Kubernetes(ClusterSuite::HostedCluster),
+        SuiteName::Kms => SuiteKind::ApiServer(ApiServerSuite::Kms),
+        SuiteName::Kubernetes => SuiteKind::ApiServer(ApiServerSuite::Kubernetes),
+        SuiteName::Operator => SuiteKind::ApiServer(ApiServerSuite::Operator),
     }
 }
 
@@ -288,10 +291,9 @@ impl SuiteArgs {
     /// one.
     pub(crate) fn runner_arguments(&self) -> libtest_mimic::Arguments {
         let threads = match self.suite {
-            ConformanceSuite::Python
-            | ConformanceSuite::Rust
-            | ConformanceSuite::Java
-            | ConformanceSuite::Js => 2,
+            DriverTask::Suite(
+                SuiteName::Python | SuiteName::Rust | SuiteName::Java | SuiteName::Js,
+            ) => 2,
             _ => 1,
         };
         libtest_mimic::Arguments {
@@ -301,9 +303,12 @@ impl SuiteArgs {
         }
     }
 
-    /// The name of the suite, such as `azcli`.
+    /// The name of the suite, such as `azcli`; empty for a benchmark.
     pub(crate) fn suite_name(&self) -> String {
-        self.suite.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+        match self.suite {
+            DriverTask::Suite(suite) => suite.name(),
+            DriverTask::Benchmark(_) => String::new(),
+        }
     }
 
     /// Whether only some of the cases run.

@@ -24,6 +24,12 @@ pub(super) enum MetricGoal {
     AtMostTimes(f64, &'static str),
     /// At least this many times another measurement of lanyard.
     AtLeastTimes(f64, &'static str),
+    /// At most this many times another measurement of an upstream program.
+    AtMostTimesUpstream {
+        factor: f64,
+        program: &'static str,
+        metric: &'static str,
+    },
     /// At most this many times the upstream value, and at most `limit` if it is set.
     AtMostOfUpstream {
         factor: f64,
@@ -112,6 +118,9 @@ fn metric_rows(
         MetricGoal::AtMostTimes(factor, of) | MetricGoal::AtLeastTimes(factor, of) => {
             Some(factor * numbers.find(lanyard_subject, of)?.value)
         }
+        MetricGoal::AtMostTimesUpstream { factor, program, metric } => {
+            Some(factor * numbers.find(program, metric)?.value)
+        }
     };
     let alone = BenchRow {
         metric: metric.name,
@@ -168,9 +177,10 @@ impl MetricGoal {
     fn is_met(self, value: f64, limit: f64) -> bool {
         match self {
             Self::None => true,
-            Self::AtMost(_) | Self::AtMostTimes(..) | Self::AtMostOfUpstream { .. } => {
-                value <= limit
-            }
+            Self::AtMost(_)
+            | Self::AtMostTimes(..)
+            | Self::AtMostTimesUpstream { .. }
+            | Self::AtMostOfUpstream { .. } => value <= limit,
             Self::AtLeastTimes(..) | Self::AtLeastOfUpstream(_) => value >= limit,
             Self::Exactly(_) => (value - limit).abs() < f64::EPSILON,
         }
@@ -183,6 +193,9 @@ impl MetricGoal {
             Self::Exactly(value) => Some(format!("= {value}")),
             Self::AtMostTimes(factor, of) => Some(format!("≤ {factor} × {of}")),
             Self::AtLeastTimes(factor, of) => Some(format!("≥ {factor} × {of}")),
+            Self::AtMostTimesUpstream { factor, program, metric } => {
+                Some(format!("≤ {factor} × {metric} of {program}"))
+            }
             Self::AtLeastOfUpstream(factor) => Some(format!("≥ {factor} × upstream")),
             Self::AtMostOfUpstream { factor, limit: None } => {
                 Some(format!("≤ {factor} × upstream"))
@@ -289,9 +302,16 @@ mod tests {
 
     #[test]
     fn goals_are_met_up_to_their_limit_and_not_beyond() {
-        let measurements =
-            [test_measurement("lanyard", "a", 100.0), test_measurement("lanyard", "b", 120.0)];
+        let measurements = [
+            test_measurement("lanyard", "a", 100.0),
+            test_measurement("lanyard", "b", 120.0),
+            test_measurement("other 1", "c", 1000.0),
+        ];
+        let of_other =
+            |factor| MetricGoal::AtMostTimesUpstream { factor, program: "other 1", metric: "c" };
         let cases = [
+            (of_other(0.12), Some(true)),
+            (of_other(0.11), Some(false)),
             (MetricGoal::AtMost(120.0), Some(true)),
             (MetricGoal::AtMost(119.0), Some(false)),
             (MetricGoal::Exactly(120.0), Some(true)),

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::SuiteName;
+use lanyard_suite_names::SuiteName;
+
 use crate::image::archive::{ContainerImage, ImageEntry};
 use crate::image::{self, ImageKind};
 use crate::process;

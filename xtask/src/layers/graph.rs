@@ -1,6 +1,7 @@
 //! The subset of `cargo metadata` that the layer check needs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -18,6 +19,8 @@ pub(super) struct WorkspaceCrate {
     pub(super) name: String,
     pub(super) published: bool,
     pub(super) edges: Vec<DependencyEdge>,
+    /// The root files of its library and its programs.
+    pub(super) roots: Vec<PathBuf>,
 }
 
 /// A dependency as the manifest states it.
@@ -105,6 +108,7 @@ struct MetadataPackage {
     /// `None` allows every registry, an empty list none.
     publish: Option<Vec<String>>,
     dependencies: Vec<MetadataDependency>,
+    targets: Vec<MetadataTarget>,
 }
 
 impl MetadataPackage {
@@ -113,8 +117,20 @@ impl MetadataPackage {
             name: self.name.clone(),
             published: self.publish.as_ref().is_none_or(|registries| !registries.is_empty()),
             edges: self.dependencies.iter().map(MetadataDependency::to_edge).collect(),
+            roots: self
+                .targets
+                .iter()
+                .filter(|it| it.kind.iter().any(|kind| ["lib", "bin"].contains(&kind.as_str())))
+                .map(|it| it.src_path.clone())
+                .collect(),
         }
     }
+}
+
+#[derive(Debug, Deserialize)]
+struct MetadataTarget {
+    kind: Vec<String>,
+    src_path: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,7 +1,7 @@
 //! The built-in roles of Azure, from the embedded file `built_in_roles.txt`.
 //!
 //! Azure changes the permissions of its roles without notice, so they are data with a source and a date.
-//! `cargo xtask azure-roles` writes the file and describes its format. Only the names and ids are read at
+//! `cargo xtask codegen azure-roles` writes the file and describes its format. Only the names and ids are read at
 //! first use; the permissions of a role are compiled when that role is used.
 
 use std::collections::HashMap;
