@@ -14,7 +14,7 @@ mod generic_resources;
 pub mod locations;
 mod locks;
 mod long_running;
-mod namespaces;
+pub mod namespaces;
 pub mod odata_filter;
 pub mod providers;
 mod resource_groups;
@@ -31,9 +31,7 @@ mod role_permissions;
 pub mod tags;
 
 use http::{Method, StatusCode};
-use lanyard_emulator_core::emulated_service::{
-    EmulatedService, EngineError, coded_error, management_error_reply,
-};
+use lanyard_emulator_core::emulated_service::{EmulatedService, EngineError, coded_error, management_error_reply};
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::request::ServiceReply;
@@ -159,7 +157,5 @@ const fn build_read_operation(
     ServiceOperation { id, method: Method::GET, path, support, handler }
 }
 
-#[cfg(test)]
-mod authorization_fixture;
 #[cfg(test)]
 mod tests;

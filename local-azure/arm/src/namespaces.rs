@@ -42,7 +42,7 @@ pub(super) const NAMESPACES: &[(&str, &str)] = &[
 ];
 
 /// The namespace as Azure spells it, and its newest api-version.
-pub(super) fn find_namespace(name: &str) -> Option<(&'static str, &'static str)> {
+pub fn find_namespace(name: &str) -> Option<(&'static str, &'static str)> {
     NAMESPACES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).copied()
 }
 
@@ -71,4 +71,32 @@ pub(super) fn check_namespaces(settings: &mut EmulatorSettings) -> Result<(), Se
     }
     *names = resolved;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn unregistered(names: &[&str]) -> BTreeSet<String> {
+        let change = json!({ "resourceManager": { "unregisteredNamespaces": names } });
+        let mut settings = EmulatorSettings::default().with_change(&change).unwrap();
+        check_namespaces(&mut settings).unwrap();
+        settings.resource_manager.unregistered_namespaces
+    }
+
+    #[test]
+    fn namespaces_are_sorted() {
+        assert!(NAMESPACES.is_sorted());
+    }
+
+    #[test]
+    fn star_unregisters_every_namespace_that_a_new_subscription_lacks() {
+        let namespaces = unregistered(&["*"]);
+        assert!(namespaces.contains("microsoft.keyvault"));
+        assert!(!namespaces.contains("microsoft.authorization"));
+        let named = unregistered(&["Microsoft.Network"]);
+        assert_eq!(named.into_iter().collect::<Vec<_>>(), ["microsoft.network"]);
+    }
 }

@@ -46,7 +46,7 @@ pub fn find_resource_type(services: &ServiceSet, name: &str) -> Option<&'static 
 }
 
 /// The types of each namespace for which the services have operations.
-pub(super) fn implemented_types(
+pub fn implemented_types(
     services: &ServiceSet,
 ) -> &'static BTreeMap<&'static str, BTreeSet<String>> {
     registered_types(services).implemented.get_or_init(|| {

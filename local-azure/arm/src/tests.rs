@@ -1,9 +1,8 @@
 use http::{Method, StatusCode};
-use lanyard_emulator::fault_plan::{FaultPlan, apply_fault_plan};
-use lanyard_emulator::seed::tests::{
-    SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure, seeded_nine_identities,
-};
-use lanyard_emulator::testing::{EngineFixture, reply_json};
+use lanyard_emulator::FaultPlan;
+use lanyard_emulator::testing::arm_fixture::ArmFixture;
+use lanyard_emulator::testing::seeded_state::{SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure, seeded_nine_identities};
+use lanyard_emulator::testing::{EngineFixture, apply_fault_plan, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::identity_fault::IdentityFault;
 use lanyard_emulator_state::request::ServiceReply;
@@ -13,44 +12,6 @@ use serde_json::{Value, json};
 const ARM: &str = "https://management.azure.com";
 const AUDIENCE: &str = "https://management.azure.com/";
 const GROUP: &str = "/subscriptions/sub/resourceGroups";
-
-/// A seeded state, and an engine to send requests to.
-pub(super) struct ArmFixture {
-    pub(super) probe: EngineFixture,
-    pub(super) owner: EntraClientId,
-    pub(super) reader: EntraClientId,
-}
-
-impl ArmFixture {
-    pub(super) fn new() -> Self {
-        let (azure, _) = seeded_nine_identities();
-        let test_clients = azure.registry.test_clients.clone().unwrap();
-        let (owner, reader) = (test_clients.secret_client, test_clients.certificate_client);
-        Self { probe: EngineFixture::new(azure), owner, reader }
-    }
-
-    fn client(&self, component: Component) -> EntraClientId {
-        self.probe.engine.state().azure.registry.component_identity(component).unwrap().client_id
-    }
-
-    pub(super) fn send_request(
-        &self,
-        who: EntraClientId,
-        method: &str,
-        path: &str,
-        body: &str,
-    ) -> ServiceReply {
-        let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
-        let separator = if path.contains('?') { '&' } else { '?' };
-        let url = format!("{ARM}{path}{separator}api-version=2024-01-01");
-        let headers = [("authorization", bearer.as_str())];
-        self.probe.send_request(Ingress::Tunnel, &method.parse().unwrap(), &url, &headers, body)
-    }
-
-    pub(super) fn get(&self, who: EntraClientId, path: &str) -> ServiceReply {
-        self.send_request(who, "GET", path, "")
-    }
-}
 
 fn error_code(reply: &ServiceReply) -> String {
     reply_json(reply)["error"]["code"].as_str().unwrap_or_default().to_owned()

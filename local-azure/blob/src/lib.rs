@@ -17,7 +17,7 @@ mod conditions;
 mod container_acl;
 mod container_operations;
 mod copy_blob;
-mod error;
+pub mod error;
 mod http_date;
 mod lease_operations;
 mod list_blobs;

@@ -15,7 +15,7 @@ use super::target::split_blob_path;
 
 /// Reads the blob or the page at a URL as an anonymous client, with the public access of the container and of
 /// the account. `None` if the URL is not that of a blob or of a static website.
-pub(super) fn read_public_document(
+pub(crate) fn read_public_document(
     azure: &AzureState,
     clouds: &AzureClouds,
     url: &Url,

@@ -14,11 +14,7 @@ use lanyard_emulator_state::certificates::{common_name, days_after, set_validity
 use lanyard_emulator_state::identity_binding::is_proxy_server_name;
 use lanyard_emulator_state::keys::RedactedText;
 use parking_lot::Mutex;
-use rcgen::{
-    BasicConstraints, CertificateParams, CidrSubnet, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
-    SanType,
-};
+use rcgen::{BasicConstraints, CertificateParams, CidrSubnet, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType};
 use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::pem::PemObject as _;

@@ -11,9 +11,7 @@ use lanyard_clock::SharedClock;
 use lanyard_emulator_state::azure_clouds::{AzureClouds, ServiceEndpoint};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::azure_state::AzureState;
-use lanyard_emulator_state::fault_rules::{
-    CertificateProblem, FaultEffect, FaultPhase, ReplyChange, ReplyDelivery,
-};
+use lanyard_emulator_state::fault_rules::{CertificateProblem, FaultEffect, FaultPhase, ReplyChange, ReplyDelivery};
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::RsaKeyError;
 use lanyard_emulator_state::request::{RequestScheme, ServiceReply, ServiceRequest};
@@ -24,7 +22,6 @@ use serde_json::json;
 use crate::authority::LocalAuthority;
 use crate::emulated_service::{EngineError, ScheduledWork, ServiceSet};
 use crate::fault_replies::replacement_reply;
-pub use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::operation_context::{OperationContext, OperationKeys, StateChange};
 use crate::operations::{OperationLookup, ServiceOperation};
@@ -33,6 +30,7 @@ use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::service_caches::ServiceCaches;
 use crate::service_headers::ServiceHeaders;
 use crate::state_store::{PendingCommit, StateStoreError, StateWriter};
+pub use crate::ingress::Ingress;
 
 /// The engine's reply to the client.
 #[derive(Debug)]

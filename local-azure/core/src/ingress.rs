@@ -176,43 +176,7 @@ fn not_azure_reply(host: &str) -> ServiceReply {
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
-
     use super::*;
-    use lanyard_emulator::testing::{EngineFixture, azure_with_test_principals};
-
-    #[test]
-    fn control_api_is_limited_to_this_machine_and_loopback_names() {
-        let probe = EngineFixture::new(azure_with_test_principals());
-        let header = [("x-lanyard-control", "1")];
-        let ask = |ingress, path: &str| {
-            let url = format!("http://10.0.0.1/{path}");
-            probe.send_request(ingress, &Method::GET, &url, &header, "").status.as_u16()
-        };
-        let token = "metadata/identity/oauth2/token";
-        let cases = [
-            (Ingress::Port, "lanyard/v1/state", 200),
-            (Ingress::RemotePort, "lanyard/v1/state", 403),
-            (Ingress::RemotePort, "lanyard//v1/test-clients", 403),
-            (Ingress::RemotePort, "%6canyard/v1/state", 404),
-            (Ingress::RemotePort, "lanyard/v1/ca.pem", 200),
-            (Ingress::RemotePort, token, 400),
-            (Ingress::ForeignHostName, "lanyard/v1/ca.pem", 403),
-            (Ingress::ForeignHostName, token, 403),
-            (Ingress::Port, "", 200),
-            (Ingress::RemotePort, "", 403),
-            (Ingress::Port, "keys", 404),
-            (Ingress::Port, "nodes/a/metadata/identity/oauth2/token", 400),
-            (Ingress::Port, "nodes/a/lanyard/v1/state", 404),
-            (Ingress::Port, "nodes/lanyard/v1/state", 404),
-            (Ingress::MisdirectedTunnel, "", 421),
-        ];
-        for (ingress, path, expected) in cases {
-            assert_eq!(ask(ingress, path), expected, "{ingress:?} {path}");
-        }
-        // Reads of the control API are not recorded.
-        assert_eq!(probe.engine.request_log().entries_after(0).count(), cases.len() - 3);
-    }
 
     #[test]
     fn a_proxy_target_is_the_token_service_or_a_vault() {

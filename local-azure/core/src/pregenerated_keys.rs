@@ -91,9 +91,9 @@ mod tests {
         let keys = PregeneratedKeys::default();
         assert!(keys.take(RsaKeySize::Bits4096).is_none());
         assert!(!keys.0.lock().is_filling);
-        let unused = (0..CAPACITY + 2).map(|_| lanyard_emulator::testing::client_key());
+        let unused = (0..CAPACITY + 2).map(|_| lanyard_emulator_state::testing::client_key());
         keys.put_back(unused.map(|key| (RsaKeySize::Bits2048, key)).collect());
-        keys.put_back(vec![(RsaKeySize::Bits3072, lanyard_emulator::testing::client_key())]);
+        keys.put_back(vec![(RsaKeySize::Bits3072, lanyard_emulator_state::testing::client_key())]);
         assert_eq!(keys.0.lock().keys.len(), CAPACITY);
         keys.0.lock().is_filling = true;
         for _ in 0..CAPACITY {

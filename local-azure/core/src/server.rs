@@ -3,12 +3,11 @@
 mod intercepted_tls;
 mod reply_delivery;
 
-use std::fmt;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
@@ -37,7 +36,7 @@ use crate::engine::{EmulatorEngine, EngineReply, RequestProgress, state_write_fa
 use crate::ingress::{CONTROL_HEADER, Ingress, PROXY_TARGET_HEADER, ProxyTarget};
 
 /// The maximum size of a body: a vault secret has 25 KB, a certificate import somewhat more.
-const MAX_BODY_BYTES: usize = 4 << 20;
+pub const MAX_BODY_BYTES: usize = 4 << 20;
 /// The maximum size of a body for the Blob service: official clients upload larger blobs in blocks.
 const MAX_BLOB_BODY_BYTES: usize = 256 << 20;
 /// The maximum size of a snapshot, in requests with the header of the control API. A web page cannot send it.
@@ -52,7 +51,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// The maximum number of open connections; more wait in the system's queue.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// The pause after a failed accept: until a file descriptor is free, every attempt would fail immediately.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+pub const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The first byte of a TLS connection: the content type `handshake`.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -552,4 +551,13 @@ fn is_loopback(host: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::emulated_service::body_too_large_message;
+
+    #[test]
+    fn error_names_the_limit_that_applied() {
+        let message = body_too_large_message(MAX_SNAPSHOT_BYTES);
+        assert!(message.contains("larger than 1024 MiB"), "{message}");
+    }
+}

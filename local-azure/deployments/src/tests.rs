@@ -1,7 +1,7 @@
 use jiff::Timestamp;
+use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::reply_json;
-use lanyard_emulator_arm::tests::ArmFixture;
-use lanyard_emulator_state::resources::deployment_store::DeploymentOutcome;
+use lanyard_emulator_state::resources::deployment_store::{DeploymentOutcome, DeploymentStore};
 use lanyard_vocabulary::EntraClientId;
 
 use super::*;

@@ -24,7 +24,7 @@ pub struct FaultPlan {
 
 /// Applies a fault to the running emulator. A fault of the value creates a new version of the secret, and
 /// later rotations keep the fault; the other faults remove an object.
-pub(crate) fn apply_fault_plan(
+pub fn apply_fault_plan(
     azure: &mut AzureState,
     planned_fault: FaultPlan,
     ids: &mut IdGenerator,

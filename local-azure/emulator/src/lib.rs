@@ -58,10 +58,11 @@ mod fault_plan;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod operation_listing;
-mod seed;
+pub mod seed;
 mod services;
 mod state_change_error;
 #[cfg(any(test, feature = "test-util"))]
+#[expect(clippy::unwrap_used, reason = "tests call it, and a failure is that of the test")]
 pub mod testing;
 
 pub use self::drills::DrillError;
@@ -70,10 +71,7 @@ pub use self::fault_plan::FaultPlan;
 pub use self::operation_listing::{OperationSummary, operations};
 pub use self::seed::SeedError;
 pub use self::seed::credential::IssuedCredential;
-pub use self::seed::plan::{
-    DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, SeedPlanProblem,
-    VaultPlan,
-};
+pub use self::seed::plan::{DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, SeedPlanProblem, VaultPlan};
 pub use self::seed::test_credentials::TestCredentials;
 pub use self::state_change_error::StateChangeError;
 pub use lanyard_emulator_core::authority::AuthorityError;
@@ -85,7 +83,5 @@ pub use lanyard_emulator_state::cloud_domain::{CloudDomain, ParseCloudDomainErro
 pub use lanyard_emulator_state::drill::{DrillDefinitionError, FaultDrill};
 pub use lanyard_emulator_state::fault_rules::{FaultRule, FaultRuleError};
 pub use lanyard_emulator_state::identity_fault::{IdentityFault, ParseIdentityFaultError};
-pub use lanyard_emulator_state::settings::{
-    SettingField, SettingsChange, SettingsError, setting_fields,
-};
+pub use lanyard_emulator_state::settings::{SettingField, SettingsChange, SettingsError, setting_fields};
 pub use lanyard_emulator_state::token_policy::TokenPolicy;

@@ -11,7 +11,7 @@ pub(crate) mod credential;
 mod directory_access;
 mod identities;
 mod nodes;
-pub(crate) mod plan;
+pub mod plan;
 mod storage_accounts;
 mod tenants;
 pub(crate) mod test_clients;
@@ -240,4 +240,4 @@ fn required_key_count(plan: &SeedPlan) -> usize {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

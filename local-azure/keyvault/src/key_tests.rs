@@ -1,6 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use lanyard_emulator::seed::tests::{issue_access_token_for, seeded_nine_identities};
+use lanyard_emulator::testing::seeded_state::{issue_access_token_for, seeded_nine_identities};
 use lanyard_emulator::testing::{EngineFixture, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::request::ServiceReply;
@@ -8,7 +8,7 @@ use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::{Value, json};
 
 /// A software key, and ciphertexts that KMS plugins decrypt; the `kms` crate reads the same file.
-const VECTOR: &str = include_str!("../../../../kms/fixtures/vector.json");
+const VECTOR: &str = include_str!("../../../crates/kms/fixtures/vector.json");
 const HOST: &str = "demo-kms.vault.azure.net";
 const AUDIENCE: &str = "https://vault.azure.net";
 

@@ -66,3 +66,24 @@ pub const TYPES: &[&[ResourceType]] = &[
     key_vault::TYPES,
     storage::TYPES,
 ];
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::Date;
+
+    use super::TYPES;
+
+    #[test]
+    fn every_type_is_listed_once_with_a_valid_api_version() {
+        let types = || TYPES.iter().copied().flatten();
+        let mut names: Vec<_> = types().map(|known| known.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for known in types() {
+            let date = known.oldest_api_version.get(..10).map(str::parse::<Date>);
+            assert!(matches!(date, Some(Ok(_))), "{}", known.name);
+        }
+    }
+}

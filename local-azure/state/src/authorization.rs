@@ -25,24 +25,22 @@ use lanyard_vocabulary::RoleDefinitionId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use self::assignment_index::{AssignmentIndex, ScopeIndex};
+use self::role_assignment::RevokedAssignment;
+use self::role_definition::RoleVerdict;
+use crate::table::{StoredTable, Table};
+use crate::tracked::Tracked;
 pub use self::access_check::{AccessCheck, ManagementGroupsAbove};
 pub use self::access_scope::{AccessScope, ParseAccessScopeError};
-use self::assignment_index::{AssignmentIndex, ScopeIndex};
 pub use self::built_in_roles::BuiltInRoles;
-pub use self::condition::{
-    AssignmentAttributes, AttributeSource, Condition, ConditionContext, ConditionError,
-};
+pub use self::condition::{AssignmentAttributes, AttributeSource, Condition, ConditionContext, ConditionError};
 pub use self::custom_role::{CustomRole, CustomRoleError, MAX_CUSTOM_ROLES};
 pub use self::deny_assignment::{DeniedPrincipal, DenyAssignment};
 pub use self::explain::{AccessExplanation, NearestMiss};
 pub use self::pattern::ActionPattern;
-use self::role_assignment::RevokedAssignment;
 pub use self::role_assignment::{PropagationDelay, RoleAssignment};
 pub use self::role_assignments::{AssignError, AssignOutcome, RoleAssignmentLimits};
-use self::role_definition::RoleVerdict;
 pub use self::role_definition::{PermissionBlock, RoleDefinition};
-use crate::table::{StoredTable, Table};
-use crate::tracked::Tracked;
 
 /// The list of a role that an action is checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

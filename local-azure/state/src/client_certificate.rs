@@ -1,10 +1,7 @@
 //! Certificates for client authentication, and the emulated authorities that issue them.
 
 use jiff::Timestamp;
-use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose,
-    SerialNumber,
-};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose, SerialNumber};
 use uuid::Uuid;
 
 use crate::certificates::{common_name, set_validity};

@@ -4,7 +4,7 @@
 //! the other. A managed identity is a service principal without an application.
 
 mod app_role_assignment;
-mod application;
+pub mod application;
 mod deleted_object;
 mod directory_role;
 mod federated_credential;
@@ -12,10 +12,9 @@ mod first_party;
 mod graph_permission;
 mod group;
 mod managed_identity;
-mod permission_grant;
 mod relation;
 mod replication;
-mod service_principal;
+pub mod service_principal;
 mod tenant;
 mod trusted_issuer;
 mod user;
@@ -26,28 +25,22 @@ use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::managed_identity_credential::ManagedIdentityCredential;
+use crate::table::{StoredTable, Table};
+use crate::tracked::Tracked;
 pub use self::app_role_assignment::AppRoleAssignment;
 pub use self::application::{Application, KeyCredential, PasswordCredential};
 pub use self::deleted_object::{DeletedDirectoryObject, RestorableObject};
 pub use self::directory_role::{DirectoryRole, DirectoryRoleAssignment};
 pub use self::federated_credential::FederatedCredential;
-pub use self::first_party::{
-    FIRST_PARTY_APPLICATIONS, MICROSOFT_GRAPH, first_party_by_client_id, first_party_by_object_id,
-    graph_principal_id,
-};
+pub use self::first_party::{FIRST_PARTY_APPLICATIONS, MICROSOFT_GRAPH, first_party_by_client_id, first_party_by_object_id, graph_principal_id};
 pub use self::graph_permission::GraphPermission;
 pub use self::group::Group;
-pub use self::permission_grant::DelegatedPermissionGrant;
-pub use self::replication::{
-    DirectoryDelays, DirectoryReader, DirectoryReplica, DirectoryReplication,
-};
+pub use self::replication::{DirectoryDelays, DirectoryReader, DirectoryReplica, DirectoryReplication};
 pub use self::service_principal::{ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer};
 pub use self::tenant::{NextSigningKeyMissing, Tenant, TenantSigningKey, TenantSigningKeys};
 pub use self::trusted_issuer::{CertificateAuthority, TrustedIssuer};
 pub use self::user::User;
-use crate::managed_identity_credential::ManagedIdentityCredential;
-use crate::table::{StoredTable, Table};
-use crate::tracked::Tracked;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -63,7 +56,6 @@ pub struct EntraDirectory {
     users: Table<Uuid, User>,
     groups: Table<Uuid, Group>,
     app_role_assignments: Table<String, AppRoleAssignment>,
-    permission_grants: Table<String, DelegatedPermissionGrant>,
     directory_roles: Table<Uuid, DirectoryRoleAssignment>,
     deleted_objects: Table<Uuid, DeletedDirectoryObject>,
     /// The current credentials of managed identities, by the object id of the identity.
@@ -158,7 +150,6 @@ impl EntraDirectory {
             users,
             groups,
             app_role_assignments,
-            permission_grants,
             directory_roles,
             deleted_objects,
             managed_identity_credentials,
@@ -173,7 +164,6 @@ impl EntraDirectory {
         visit("directory.users", users);
         visit("directory.groups", groups);
         visit("directory.app-role-assignments", app_role_assignments);
-        visit("directory.permission-grants", permission_grants);
         visit("directory.role-assignments", directory_roles);
         visit("directory.deleted-objects", deleted_objects);
         visit("directory.managed-identity-credentials", managed_identity_credentials);

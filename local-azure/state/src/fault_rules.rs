@@ -15,14 +15,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub use self::effect::{
-    CertificateProblem, ErrorFormat, FaultEffect, FaultPhase, ReplyDelivery, ResetTime,
-};
 use self::rate_limit::{PublishedLimits, RateLimit, TokenBucketLimit};
-pub use self::reply_change::ReplyChange;
 use crate::azure_service::AzureService;
 use crate::jose::UnverifiedToken;
 use crate::request::ServiceRequest;
+pub use self::effect::{CertificateProblem, ErrorFormat, FaultEffect, FaultPhase, ReplyDelivery, ResetTime};
+pub use self::reply_change::ReplyChange;
 
 /// The fault rules in order of precedence.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -55,3 +55,20 @@ impl IdGenerator {
         self.next_uuid().simple().to_string()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeded_ids_repeat_and_random_ids_do_not() {
+        let seeded = || IdGenerator::seeded(Uuid::from_u128(1));
+        let (mut one, mut two) = (seeded(), seeded());
+        let first = one.next_uuid();
+        assert_eq!(first, two.next_uuid());
+        assert_ne!(first, one.next_uuid());
+        let mut random = IdGenerator::Random;
+        assert_ne!(random.next_uuid(), random.next_uuid());
+        assert_eq!(random.next_hex32().len(), 32);
+    }
+}

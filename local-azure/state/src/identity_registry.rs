@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use lanyard_vocabulary::cloud::CloudEndpoints;
-use lanyard_vocabulary::{
-    ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, ObjectEncoding, SecretName,
-    SubscriptionId,
-};
+use lanyard_vocabulary::{ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, ObjectEncoding, SecretName, SubscriptionId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

@@ -15,10 +15,7 @@ use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{
-    KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair, RsaParameters, RsaSignatureEncoding,
-    UnparsedPublicKey,
-};
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair, RsaParameters, RsaSignatureEncoding, UnparsedPublicKey};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -26,9 +23,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::RSAPublicKey;
 use zeroize::Zeroizing;
 
-pub use self::asymmetric_key::{
-    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, CertificateSigner, JwkKeyType,
-};
+pub use self::asymmetric_key::{AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, CertificateSigner, JwkKeyType};
 pub use self::elliptic_curve::{EcJwkComponents, EcKey, EcKeyError, EllipticCurve};
 pub use self::encryption::{RsaJwkComponents, RsaPadding};
 pub use self::signature_algorithm::JwsAlgorithm;

@@ -35,6 +35,9 @@ pub mod settings;
 pub mod sign_ins;
 pub mod storage;
 pub mod table;
+#[cfg(any(test, feature = "test-util"))]
+#[expect(clippy::unwrap_used, reason = "tests call it, and a failure is that of the test")]
+pub mod testing;
 pub mod token_policy;
 pub mod tracked;
 pub mod vaults;

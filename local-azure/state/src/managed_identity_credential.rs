@@ -14,9 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::certificate_bundle::CredentialBundleFormat;
 use crate::certificates::days_after;
-use crate::client_certificate::{
-    CertificateValidityPeriod, ClientCertificateError, LeafCertificateSpec, issue_leaf_certificate,
-};
+use crate::client_certificate::{CertificateValidityPeriod, ClientCertificateError, LeafCertificateSpec, issue_leaf_certificate};
 use crate::directory::EntraDirectory;
 use crate::keys::{RedactedText, RsaKey};
 
@@ -241,7 +239,7 @@ pub fn certificate_subject(client: EntraClientId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lanyard_emulator::testing::start_time;
+    use crate::testing::start_time;
 
     #[test]
     fn next_credential_begins_five_minutes_ago_and_after_the_last_one() {

@@ -90,7 +90,7 @@ fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lanyard_emulator::testing::issuer_key;
+    use crate::testing::issuer_key;
 
     fn web_key(patch: &[(&str, &str)]) -> IssuerJsonWebKey {
         let (n, e) = issuer_key().jwk_modulus_and_exponent().unwrap();

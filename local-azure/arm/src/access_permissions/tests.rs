@@ -1,9 +1,6 @@
+use lanyard_emulator::testing::authorization_fixture::{ASSIGNMENTS, AuthorizationFixture, GROUP, READER, SECRETS_USER, SUB, VAULT};
 use lanyard_emulator::testing::reply_json;
 use serde_json::json;
-
-use super::super::authorization_fixture::{
-    ASSIGNMENTS, AuthorizationFixture, GROUP, READER, SECRETS_USER, SUB, VAULT,
-};
 
 #[test]
 fn permissions_and_usage_are_reported() {

@@ -1,9 +1,8 @@
+use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::reply_json;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::settings::{EmulatorSettings, SettingsChange};
 use serde_json::{Value, json};
-
-use crate::tests::ArmFixture;
 
 const ARM: &str = "https://management.azure.com";
 

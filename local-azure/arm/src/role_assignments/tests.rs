@@ -1,14 +1,10 @@
 use http::StatusCode;
-use lanyard_emulator::seed::tests::SEED_TIME;
+use lanyard_emulator::testing::authorization_fixture::{ACCESS_ADMINISTRATOR, ASSIGNMENTS, AuthorizationFixture, CONTRIBUTOR, GROUP, OWNER, READER, SECRETS_USER, SUB, UNKNOWN, VAULT, assignment_body, code, guid, message};
 use lanyard_emulator::testing::reply_json;
+use lanyard_emulator::testing::seeded_state::SEED_TIME;
 use lanyard_emulator_state::authorization::PropagationDelay;
 use serde_json::{Value, json};
 use uuid::Uuid;
-
-use super::super::authorization_fixture::{
-    ACCESS_ADMINISTRATOR, ASSIGNMENTS, AuthorizationFixture, CONTRIBUTOR, GROUP, OWNER, READER,
-    SECRETS_USER, SUB, UNKNOWN, VAULT, assignment_body, code, guid, message,
-};
 
 #[test]
 fn denial_has_the_message_of_azure_and_the_reason() {

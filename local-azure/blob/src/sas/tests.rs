@@ -1,6 +1,7 @@
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::*;
+use crate::sas::sas_request::SasRequest;
 use crate::tests::test_account;
 
 /// Signatures of the Python SDK 12.31.1.

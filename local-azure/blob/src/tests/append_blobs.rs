@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use lanyard_emulator_state::storage::store::ContainerKey;
 use lanyard_emulator_state::storage::stored_blob::BlobKind;
 
 use super::*;

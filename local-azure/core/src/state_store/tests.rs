@@ -1,7 +1,7 @@
 use std::os::unix::fs::MetadataExt;
 
-use lanyard_emulator::testing::{APP, azure_with_test_principals, principal_mut};
 use lanyard_emulator_state::azure_clouds::AzureClouds;
+use lanyard_emulator_state::testing::{APP, azure_with_test_principals, principal_mut};
 
 use super::*;
 use crate::authority::LocalAuthority;

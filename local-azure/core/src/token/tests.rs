@@ -1,15 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_emulator::testing::{
-    MSI, TENANT, USER, azure_with_test_principals, client_key, sign_token as sign_assertion,
-    start_time, tenant_key,
-};
 use lanyard_emulator_state::azure_clouds::AzureClouds;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::directory::TenantSigningKey;
 use lanyard_emulator_state::jose::UnverifiedToken;
 use lanyard_emulator_state::keys::RsaKey;
+use lanyard_emulator_state::testing::{MSI, TENANT, USER, azure_with_test_principals, client_key, sign_token as sign_assertion, start_time, tenant_key};
 
 use super::*;
 

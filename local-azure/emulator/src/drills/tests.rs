@@ -1,10 +1,13 @@
+use lanyard_emulator_state::fault_rules::FaultRule;
+
 use super::*;
-use crate::seed::tests::{SEED_TIME, seeded_nine_identities};
+use crate::services::services;
+use crate::testing::seeded_state::{SEED_TIME, seeded_nine_identities};
 use crate::testing::{APP, EngineFixture, SECRET, azure_with_test_principals, start_time};
 
 #[test]
 fn every_named_drill_parses_and_describes_itself() {
-    assert_eq!(FaultDrill::named_drills().len(), NAMED_DRILLS.len());
+    assert_eq!(FaultDrill::named_drills().len(), 8);
     for fault_drill in FaultDrill::named_drills() {
         let json = serde_json::to_value(&fault_drill).unwrap();
         assert_eq!(FaultDrill::from_json(json).unwrap(), fault_drill);
@@ -13,7 +16,7 @@ fn every_named_drill_parses_and_describes_itself() {
         let name = fault_drill.name();
         assert!(fault_drill.faults.iter().all(|rule| rule.name.starts_with(name)), "{name}");
     }
-    assert!(matches!(FaultDrill::named("other"), Err(DrillError::UnknownName(_))));
+    assert!(matches!(FaultDrill::named("other"), Err(DrillDefinitionError::UnknownName(_))));
 }
 
 #[test]
@@ -28,8 +31,14 @@ fn missed_renewal_expires_credentials_and_renews_them_later() {
         identities.map(secret).collect::<Vec<_>>()
     };
     let before = versions(&azure);
-    start_drill(&mut azure, &mut ids, FaultDrill::named("mi-renewal-missed").unwrap(), SEED_TIME)
-        .unwrap();
+    start_drill(
+        services(),
+        &mut azure,
+        &mut ids,
+        FaultDrill::named("mi-renewal-missed").unwrap(),
+        SEED_TIME,
+    )
+    .unwrap();
     let is_expired = |it: &ComponentIdentity| it.faults.contains(&IdentityFault::Expired);
     assert!(azure.registry.holders.iter().all(is_expired));
     let later = SEED_TIME + SignedDuration::from_mins(30);
@@ -52,7 +61,7 @@ fn steps_run_with_the_first_request_after_their_time() {
         let mut state = engine.engine.state();
         let lanyard_emulator_core::engine::State { azure, ids, .. } = &mut *state;
         let fault_drill = FaultDrill::named("issuer-key-rollover").unwrap();
-        start_drill(azure, ids, fault_drill, start_time()).unwrap();
+        start_drill(services(), azure, ids, fault_drill, start_time()).unwrap();
     }
     let first = key_id();
     let ask = || engine.request_token(&[("client_id", APP), ("client_secret", SECRET)]).status;
@@ -72,7 +81,8 @@ fn step_advances_the_emulated_time() {
         "steps": [{ "action": { "advance-clock": { "seconds": 90 } } }],
     }))
     .unwrap();
-    start_drill(&mut azure, &mut IdGenerator::Random, fault_drill, start_time()).unwrap();
+    start_drill(services(), &mut azure, &mut IdGenerator::Random, fault_drill, start_time())
+        .unwrap();
     assert_eq!(azure.clock.ahead_milliseconds(), 90_000);
 }
 
@@ -87,7 +97,8 @@ fn drill_that_cannot_start_changes_nothing() {
         "steps": [{ "action": "sign-with-published-keys" }],
     }))
     .unwrap();
-    let error = start_drill(&mut azure, &mut ids, fault_drill, start_time()).unwrap_err();
+    let error =
+        start_drill(services(), &mut azure, &mut ids, fault_drill, start_time()).unwrap_err();
     assert!(matches!(error, DrillError::SigningKeyNotPublished), "{error}");
     assert!(azure.running_drill.is_none() && azure.faults.is_empty());
     assert_eq!(azure.tokens.application_seconds, 3_599);
@@ -105,7 +116,7 @@ fn failed_step_at_the_start_undoes_the_steps_before_it() {
         "steps": [{ "action": "replace-signing-keys" }, { "action": "sign-with-published-keys" }],
     }))
     .unwrap();
-    start_drill(&mut azure, &mut ids, fault_drill, start_time()).unwrap_err();
+    start_drill(services(), &mut azure, &mut ids, fault_drill, start_time()).unwrap_err();
     assert_eq!((key_id(&azure), ids), before);
     assert!(azure.running_drill.is_none());
 }
@@ -115,9 +126,12 @@ fn rules_of_a_drill_have_names_of_their_own() {
     let rule = |name: &str| serde_json::json!({ "name": name, "effect": { "type": "reset" } });
     let twice = serde_json::json!({ "name": "d", "faults": [rule("a"), rule("b"), rule("a")] });
     let error = FaultDrill::from_json(twice).unwrap_err();
-    assert!(matches!(&error, DrillError::DuplicateRuleName(name) if name == "a"), "{error}");
+    assert!(
+        matches!(&error, DrillDefinitionError::DuplicateRuleName(name) if name == "a"),
+        "{error}"
+    );
     let invalid = serde_json::json!({ "name": "d", "faults": [rule("")] });
-    assert!(matches!(FaultDrill::from_json(invalid), Err(DrillError::FaultRule(_))));
+    assert!(matches!(FaultDrill::from_json(invalid), Err(DrillDefinitionError::FaultRule(_))));
 
     let mut azure = azure_with_test_principals();
     let own = FaultRule::from_json(serde_json::json!({
@@ -128,10 +142,11 @@ fn rules_of_a_drill_have_names_of_their_own() {
     let fault_drill = serde_json::json!({ "name": "d", "faults": [rule("a"), rule("b")] });
     let fault_drill = FaultDrill::from_json(fault_drill).unwrap();
     let mut ids = IdGenerator::Random;
-    let error = start_drill(&mut azure, &mut ids, fault_drill.clone(), start_time()).unwrap_err();
+    let error = start_drill(services(), &mut azure, &mut ids, fault_drill.clone(), start_time())
+        .unwrap_err();
     assert_eq!(error.to_string(), "the fault rule `b` exists already; remove it first");
     assert_eq!(azure.faults.rules(), [own]);
     azure.faults.clear();
-    start_drill(&mut azure, &mut ids, fault_drill, start_time()).unwrap();
+    start_drill(services(), &mut azure, &mut ids, fault_drill, start_time()).unwrap();
     assert_eq!(azure.faults.rules().len(), 2);
 }

@@ -352,7 +352,7 @@ async fn provided_authority_replaces_the_saved_one() {
 #[tokio::test]
 async fn saved_state_of_another_seed_plan_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
-    let mut plan = seed::tests::nine_identity_plan();
+    let mut plan = testing::seeded_state::nine_identity_plan();
     plan.identities.truncate(1);
     let start = |seed: fn(EmulatorBuilder, SeedPlan) -> EmulatorBuilder, plan: &SeedPlan| {
         seed(Emulator::builder().state_dir(directory.path()), plan.clone()).start()

@@ -1,9 +1,21 @@
 mod custom_cloud;
+mod directory_replication;
+mod fault_replies;
+mod reply_changes;
+mod server;
 
-use http::{Method, StatusCode};
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use lanyard_emulator_arm::namespaces::find_namespace;
+use lanyard_emulator_arm::resource_types::implemented_types;
 use lanyard_emulator_core::ingress::Ingress;
+use lanyard_emulator_core::operations::OperationLookup;
 use lanyard_emulator_state::azure_clouds::AzureClouds;
+use lanyard_emulator_state::azure_service::AzureService;
+use lanyard_emulator_state::request::{RequestScheme, ServiceRequest};
+use lanyard_emulator_state::settings::EmulatorSettings;
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::testing::{EngineFixture, azure_with_test_principals};
@@ -41,8 +53,7 @@ fn method() -> impl Strategy<Value = Method> {
 /// further segments.
 fn path_at_host(host: &'static str) -> impl Strategy<Value = String> {
     let service = AzureClouds::new(None, 443).endpoint_of_host(host).unwrap().service;
-    let known: Vec<&str> =
-        operations_of_service(service).iter().copied().flatten().map(|row| row.path).collect();
+    let known: Vec<&str> = services().routes(service).rows().map(|row| row.path).collect();
     let known = if known.is_empty() { vec!["/"] } else { known };
     let word = "[a-z]{1,8}";
     (prop::sample::select(known), prop::collection::vec(word, 4), prop::collection::vec(word, 0..3))
@@ -115,4 +126,116 @@ proptest! {
             prop_assert!(is_public || !reply.status.is_success(), "{method} {path}: {reply:?}");
         }
     }
+}
+
+fn request(method: Method, url: &str) -> ServiceRequest {
+    let url = url::Url::parse(&format!("https://host.test{url}")).unwrap();
+    ServiceRequest {
+        method,
+        scheme: RequestScheme::Https,
+        host: "host.test".to_owned(),
+        port: 443,
+        client_ip: None,
+        path: url.path().to_owned(),
+        query: url.query_pairs().into_owned().collect(),
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+    }
+}
+
+#[test]
+fn every_service_has_unique_ids_and_reachable_paths() {
+    for service in AzureService::ALL {
+        let rows: Vec<_> = services().routes(service).rows().collect();
+        for (at, row) in rows.iter().enumerate() {
+            let before = &rows[..at];
+            assert!(before.iter().all(|other| other.id != row.id), "{service:?}: {}", row.id);
+            assert!(
+                !before.iter().any(|other| other.method == row.method && other.path == row.path),
+                "{service:?}: {} is hidden",
+                row.id
+            );
+            assert!(row.path.starts_with('/'), "{}", row.id);
+        }
+    }
+}
+
+#[test]
+fn hint_for_an_unknown_operation_is_of_the_same_provider_and_never_another_write() {
+    let nearest = |method: Method, path: &str| {
+        let request = request(method, path);
+        let segments: Vec<_> = request.segments().collect();
+        match services().routes(AzureService::Arm).find(&request, &segments) {
+            OperationLookup::Found(row, _) => panic!("{} exists", row.id),
+            OperationLookup::NotFound(nearest) => nearest.map(|row| (row.method.clone(), row.path)),
+        }
+    };
+    let vault = "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v";
+    let (method, near) = nearest(Method::POST, &format!("{vault}/nothing")).unwrap();
+    assert!(method == Method::GET || method == Method::POST, "{near}");
+    assert!(near.contains("/Microsoft.KeyVault/vaults/"), "{near}");
+    assert_eq!(nearest(Method::POST, "/subscriptions/s/providers/Contoso.Unknown/x/y/z"), None);
+    for method in [Method::GET, Method::PATCH] {
+        let path = "/subscriptions/s/providers/Microsoft.KeyVault/nothing/at/all/here";
+        let found = nearest(method.clone(), path);
+        assert!(found.is_none_or(|(near, _)| near == method || near == Method::GET));
+    }
+}
+
+#[test]
+fn every_type_with_operations_belongs_to_a_listed_namespace() {
+    let types = implemented_types(services());
+    assert!(types["Microsoft.Network"].contains("virtualNetworks/subnets"));
+    assert!(types["Microsoft.KeyVault"].contains("vaults"));
+    for row in services().routes(AzureService::Arm).rows() {
+        let Some((_, provider)) = row.path.rsplit_once("/providers/") else { continue };
+        let namespace = provider.split('/').next().unwrap_or_default();
+        let open = namespace.starts_with('{');
+        assert!(open || find_namespace(namespace).is_some(), "{}", row.id);
+    }
+}
+
+#[test]
+fn unknown_names_in_settings_are_rejected() {
+    let check = |json: serde_json::Value| {
+        let changed = EmulatorSettings::default().with_change(&json).unwrap();
+        services().check_settings(changed).unwrap_err().to_string()
+    };
+    let quota = json!({ "resourceManager": { "quotas": [{ "name": "Cores", "limit": 1 }] } });
+    assert!(check(quota).contains("Cores"));
+    let namespace = json!({ "resourceManager": { "unregisteredNamespaces": ["X.Y"] } });
+    assert!(check(namespace).contains("X.Y"));
+}
+
+#[test]
+fn control_api_is_limited_to_this_machine_and_loopback_names() {
+    let probe = EngineFixture::new(azure_with_test_principals());
+    let header = [("x-lanyard-control", "1")];
+    let ask = |ingress, path: &str| {
+        let url = format!("http://10.0.0.1/{path}");
+        probe.send_request(ingress, &Method::GET, &url, &header, "").status.as_u16()
+    };
+    let token = "metadata/identity/oauth2/token";
+    let cases = [
+        (Ingress::Port, "lanyard/v1/state", 200),
+        (Ingress::RemotePort, "lanyard/v1/state", 403),
+        (Ingress::RemotePort, "lanyard//v1/test-clients", 403),
+        (Ingress::RemotePort, "%6canyard/v1/state", 404),
+        (Ingress::RemotePort, "lanyard/v1/ca.pem", 200),
+        (Ingress::RemotePort, token, 400),
+        (Ingress::ForeignHostName, "lanyard/v1/ca.pem", 403),
+        (Ingress::ForeignHostName, token, 403),
+        (Ingress::Port, "", 200),
+        (Ingress::RemotePort, "", 403),
+        (Ingress::Port, "keys", 404),
+        (Ingress::Port, "nodes/a/metadata/identity/oauth2/token", 400),
+        (Ingress::Port, "nodes/a/lanyard/v1/state", 404),
+        (Ingress::Port, "nodes/lanyard/v1/state", 404),
+        (Ingress::MisdirectedTunnel, "", 421),
+    ];
+    for (ingress, path, expected) in cases {
+        assert_eq!(ask(ingress, path), expected, "{ingress:?} {path}");
+    }
+    // Reads of the control API are not recorded.
+    assert_eq!(probe.engine.request_log().entries_after(0).count(), cases.len() - 3);
 }

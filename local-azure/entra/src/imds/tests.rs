@@ -1,8 +1,5 @@
 use lanyard_emulator::seed::plan::NodePlan;
-use lanyard_emulator::testing::{
-    EngineFixture, FEDERATED, MSI, azure_with_test_principals, principal_mut, reply_json,
-    token_claims,
-};
+use lanyard_emulator::testing::{EngineFixture, FEDERATED, MSI, azure_with_test_principals, principal_mut, reply_json, token_claims};
 use lanyard_emulator_core::ingress::{IMDS_HOST, Ingress};
 use lanyard_emulator_state::id_generator::IdGenerator;
 
@@ -131,12 +128,12 @@ fn instance_metadata_contains_only_the_machine() {
 /// A fixture with a second node, `worker-1`, which has only the federated identity.
 fn azure_with_second_node(client_addresses: &[&str]) -> EngineFixture {
     let mut azure = azure_with_test_principals();
-    let plan = NodePlan {
-        name: "worker-1".to_owned(),
-        identities: vec![FEDERATED.parse().unwrap()],
+    let node = ImdsNode {
+        assigned: vec![FEDERATED.parse().unwrap()],
+        machine: ImdsMachine { name: "worker-1".to_owned(), ..ImdsMachine::default() },
         client_addresses: client_addresses.iter().map(|one| one.parse().unwrap()).collect(),
     };
-    azure.imds.add_planned_nodes(&[plan], &mut IdGenerator::Random);
+    azure.imds.nodes.insert("worker-1".to_owned(), node);
     EngineFixture::new(azure)
 }
 

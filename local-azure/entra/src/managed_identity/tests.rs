@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, StatusCode};
 use lanyard_clock::Clock as _;
-use lanyard_emulator::seed::tests::{issue_access_token_for, seeded_nine_identities};
+use lanyard_emulator::testing::seeded_state::{issue_access_token_for, seeded_nine_identities};
 use lanyard_emulator::testing::{EngineFixture, LOGIN, aadsts_code, reply_json, sign_token};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::keys::RsaKey;

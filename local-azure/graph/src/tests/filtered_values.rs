@@ -1,8 +1,6 @@
 //! The values that filters compare are those that reads return.
 
-use lanyard_emulator_state::directory::{
-    EntraDirectory, FIRST_PARTY_APPLICATIONS, Group, ServicePrincipal, ServicePrincipalKind,
-};
+use lanyard_emulator_state::directory::{EntraDirectory, FIRST_PARTY_APPLICATIONS, Group, ServicePrincipal, ServicePrincipalKind};
 
 use super::super::entity::GraphEntity;
 use super::super::filter::{FilterKind, FilterValue};
@@ -67,12 +65,6 @@ fn filters_compare_the_values_that_reads_return() {
     }
     for principal in directory.service_principals().values().chain(&known) {
         differing.extend(differing_properties(directory, principal));
-    }
-    for role in &DirectoryRole::ALL {
-        differing.extend(differing_properties(directory, role));
-    }
-    for assignment in directory.directory_role_assignments().values() {
-        differing.extend(differing_properties(directory, assignment));
     }
     assert_eq!(differing, [""; 0]);
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::vault_fixture::{KeyVaultFixture, VAULT, expected_error};
 
 /// Files of OpenSSL with one certificate, its authority and its key.
-const FILES: &str = include_str!("../../../../fixtures/certificate_files.json");
+const FILES: &str = include_str!("../../fixtures/certificate_files.json");
 const NULL: Value = Value::Null;
 const PEM: &str = "application/x-pem-file";
 

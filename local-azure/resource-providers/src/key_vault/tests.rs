@@ -1,8 +1,6 @@
 use http::StatusCode;
+use lanyard_emulator::testing::authorization_fixture::{ACCESS_ADMINISTRATOR, AuthorizationFixture, CONTRIBUTOR, GROUP, VAULT, code};
 use lanyard_emulator::testing::reply_json;
-use lanyard_emulator_arm::authorization_fixture::{
-    ACCESS_ADMINISTRATOR, AuthorizationFixture, CONTRIBUTOR, GROUP, VAULT, code,
-};
 use serde_json::{Value, json};
 
 #[test]

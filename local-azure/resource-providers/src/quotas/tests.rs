@@ -1,6 +1,6 @@
 use http::StatusCode;
+use lanyard_emulator::testing::authorization_fixture::{AuthorizationFixture, GROUP, SUB, code};
 use lanyard_emulator::testing::reply_json;
-use lanyard_emulator_arm::authorization_fixture::{AuthorizationFixture, GROUP, SUB, code};
 use lanyard_emulator_state::settings::SettingsChange;
 use serde_json::{Value, json};
 

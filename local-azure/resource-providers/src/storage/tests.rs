@@ -1,5 +1,5 @@
 use http::Method;
-use lanyard_emulator::seed::tests::{issue_access_token_for, seeded_nine_identities};
+use lanyard_emulator::testing::seeded_state::{issue_access_token_for, seeded_nine_identities};
 use lanyard_emulator::testing::{EngineFixture, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::request::ServiceReply;
@@ -190,39 +190,6 @@ fn deleted_account_loses_its_content_and_frees_its_name() {
         let state = fixture.engine.engine.state();
         assert!(state.azure.storage.account(host).is_none(), "{delete}");
         assert_eq!(state.azure.storage.containers(host, "").count(), 0, "{delete}");
-    }
-}
-
-#[test]
-fn signatures_of_resource_manager_open_the_data_plane() {
-    let fixture = StorageFixture::new();
-    assert_eq!(fixture.create_account(&json!({})).0, 200);
-    let container = format!("{ACCOUNT}/blobServices/default/containers/con");
-    assert_eq!(fixture.send("PUT", &container, &json!({})).0, 201);
-    let body = json!({
-        "canonicalizedResource": "/blob/issuer1/con",
-        "signedResource": "c",
-        "signedPermission": "l",
-        "signedExpiry": "2027-01-01T00:00:00Z",
-    });
-    let (_, wire) = fixture.send("POST", &format!("{ACCOUNT}/ListServiceSas"), &body);
-    let service_token = wire["serviceSasToken"].as_str().unwrap().to_owned();
-    let body = json!({
-        "signedServices": "b",
-        "signedResourceTypes": "sc",
-        "signedPermission": "rl",
-        "signedExpiry": "2027-01-01T00:00:00Z",
-    });
-    let (_, wire) = fixture.send("POST", &format!("{ACCOUNT}/ListAccountSas"), &body);
-    let account_token = wire["accountSasToken"].as_str().unwrap().to_owned();
-    let host = "https://issuer1.blob.core.windows.net";
-    for (path, token, status) in [
-        ("/con?restype=container&comp=list", &service_token, 200),
-        ("/?comp=list", &service_token, 403),
-        ("/?comp=list", &account_token, 200),
-    ] {
-        let reply = fixture.get_blob(&format!("{host}{path}&{token}"));
-        assert_eq!(reply.status.as_u16(), status, "{path}");
     }
 }
 

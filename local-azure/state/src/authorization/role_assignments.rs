@@ -197,7 +197,7 @@ impl Authorization {
     }
 
     /// The number of assignments in all tenants.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     pub fn assignment_count(&self) -> usize {
         self.assignments.len()
     }

@@ -65,11 +65,6 @@ impl DirectoryRole {
             Self::DirectoryReaders => "Directory Readers",
         }
     }
-
-    /// The role with a template id.
-    pub fn from_template_id(id: Uuid) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.template_id() == id)
-    }
 }
 
 /// The assignment of a directory role to a principal, for the whole tenant.
@@ -90,13 +85,6 @@ impl EntraDirectory {
 
     pub fn insert_directory_role_assignment(&mut self, assignment: DirectoryRoleAssignment) {
         self.directory_roles.insert(assignment.id, assignment);
-    }
-
-    pub fn remove_directory_role_assignment(
-        &mut self,
-        id: Uuid,
-    ) -> Option<DirectoryRoleAssignment> {
-        self.directory_roles.remove(&id)
     }
 
     /// The directory roles of a principal, those of its groups included.

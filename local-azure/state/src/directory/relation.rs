@@ -1,4 +1,4 @@
-//! The references to an object in other objects: memberships, owners, app role assignments, permission grants
+//! The references to an object in other objects: memberships, owners, app role assignments
 //! and directory roles.
 
 use uuid::Uuid;
@@ -15,8 +15,8 @@ impl EntraDirectory {
         application.or(principal).or(group)
     }
 
-    /// Removes an object that does not exist any more from groups and owners, and its app role assignments,
-    /// permission grants and directory roles. An object that can be restored keeps them, except its groups,
+    /// Removes an object that does not exist any more from groups and owners, and its app role assignments
+    /// and directory roles. An object that can be restored keeps them, except its groups,
     /// which [`super::deleted_object::DeletedDirectoryObject`] stores.
     pub fn remove_relations_of(&mut self, object_id: Uuid) {
         self.remove_from_groups(object_id);
@@ -27,10 +27,6 @@ impl EntraDirectory {
         for (_, assignment) in removed {
             self.index.remove_app_role_assignment(&assignment);
         }
-        self.permission_grants.extract_if(|_, grant| {
-            [Some(grant.client_id), Some(grant.resource_id), grant.principal_id]
-                .contains(&Some(object_id))
-        });
         self.directory_roles.extract_if(|_, assignment| assignment.principal_id == object_id);
     }
 

@@ -224,6 +224,3 @@ impl<'a> DirectoryReplica<'a> {
         self.directory.is_known_to(self.reader, object_id, self.now)
     }
 }
-
-#[cfg(test)]
-mod tests;

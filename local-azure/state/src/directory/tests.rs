@@ -8,7 +8,7 @@ use super::*;
 fn group(id: u128, members: &[u128]) -> Group {
     Group {
         object_id: Uuid::from_u128(id),
-        tenant: lanyard_emulator::testing::TENANT.parse().unwrap(),
+        tenant: crate::testing::TENANT.parse().unwrap(),
         display_name: id.to_string(),
         created: Timestamp::UNIX_EPOCH,
         members: members.iter().map(|member| Uuid::from_u128(*member)).collect(),
@@ -47,18 +47,16 @@ fn membership_follows_changes_of_groups_and_members() {
 
 #[test]
 fn loaded_directory_finds_objects_by_every_unique_value() {
-    let mut azure = lanyard_emulator::testing::azure_with_test_principals();
+    let mut azure = crate::testing::azure_with_test_principals();
     azure.directory.insert_group(group(10, &[0xc1]));
     let text = serde_json::to_string(&azure.directory).unwrap();
     let mut loaded: EntraDirectory = serde_json::from_str(&text).unwrap();
     loaded.rebuild_index();
-    let client = lanyard_emulator::testing::MSI.parse().unwrap();
+    let client = crate::testing::MSI.parse().unwrap();
     let identity = loaded.service_principal_by_client_id(client).unwrap();
     let resource = identity.resource_id().unwrap();
     assert_eq!(loaded.managed_identity(resource).unwrap().object_id, identity.object_id);
-    assert!(
-        loaded.application_by_client_id(lanyard_emulator::testing::APP.parse().unwrap()).is_some()
-    );
+    assert!(loaded.application_by_client_id(crate::testing::APP.parse().unwrap()).is_some());
     assert!(loaded.object(Uuid::from_u128(0xb1)).is_some());
     assert_eq!(principal_ids(&loaded, 0xc1), BTreeSet::from([0xc1, 10]));
 }

@@ -38,7 +38,7 @@ impl EntraDirectory {
     }
 
     /// The user for changes; the principal name must stay the same.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     pub fn user_mut(&mut self, object_id: Uuid) -> Option<&mut User> {
         self.users.get_mut(&object_id)
     }
@@ -60,7 +60,7 @@ impl EntraDirectory {
     }
 
     /// Removes a user with its relations.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "test-util"))]
     pub fn remove_user(&mut self, object_id: Uuid) -> Option<User> {
         let removed = self.take_user(object_id)?;
         self.remove_relations_of(object_id);

@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn bucket_permits_bursts_of_its_capacity_and_the_steady_rate() {
-        let start = lanyard_emulator::testing::start_time();
+        let start = crate::testing::start_time();
         let at = |millis| start + SignedDuration::from_millis(millis);
         let mut bucket: TokenBucketLimit =
             serde_json::from_value(serde_json::json!({ "capacity": 2, "refill": 4 })).unwrap();
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn each_principal_has_its_own_bucket() {
-        let now = lanyard_emulator::testing::start_time();
+        let now = crate::testing::start_time();
         let limit = serde_json::json!({
             "capacity": 1, "refill": 1, "sharedBy": "principal",
         });

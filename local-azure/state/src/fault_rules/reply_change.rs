@@ -97,6 +97,3 @@ fn loop_next_link(body: &mut Value, request: &ServiceRequest) -> Option<()> {
     list.insert(name.to_owned(), json!(url));
     Some(())
 }
-
-#[cfg(test)]
-mod tests;

@@ -23,7 +23,7 @@ fn rule_hits(rule: &Value, at: &[i64]) -> Vec<bool> {
 
 /// The names of the rules that affect requests at these seconds.
 fn rule_names_hit(rules: &[Value], at: &[i64]) -> Vec<Option<String>> {
-    let epoch = lanyard_emulator::testing::start_time();
+    let epoch = crate::testing::start_time();
     let mut faults = FaultRules::default();
     for rule in rules {
         let rule: FaultRule = serde_json::from_value(rule.clone()).unwrap();
@@ -75,7 +75,7 @@ fn rule_with_conflicting_or_unrepresentable_end_is_rejected() {
             rule[key] = value.clone();
         }
         let rule: FaultRule = serde_json::from_value(rule).unwrap();
-        rule.with_resolved_end(lanyard_emulator::testing::start_time()).unwrap_err();
+        rule.with_resolved_end(crate::testing::start_time()).unwrap_err();
     }
 }
 
@@ -125,7 +125,7 @@ fn rule(json: Value) -> FaultRule {
 fn affected(json: Value, count: usize, request: &ServiceRequest) -> Vec<bool> {
     let mut faults = FaultRules::default();
     faults.insert(rule(json));
-    let now = lanyard_emulator::testing::start_time();
+    let now = crate::testing::start_time();
     (0..count)
         .map(|_| faults.match_request(AzureService::KeyVault, request, now).is_some())
         .collect()
@@ -164,11 +164,7 @@ fn api_version_and_principal_select_requests() {
     for claim in ["oid", "appid", "azp"] {
         let claims = serde_json::json!({ claim: id });
         let header = serde_json::json!({ "alg": "RS256" });
-        let token = lanyard_emulator::testing::sign_token(
-            &header,
-            &claims,
-            &lanyard_emulator::testing::client_key(),
-        );
+        let token = crate::testing::sign_token(&header, &claims, &crate::testing::client_key());
         let value = http::HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
         get.headers.insert("authorization", value);
         assert_eq!(affected(by("principal", id), 1, &get), [true], "{claim}");
@@ -216,7 +212,7 @@ fn names_are_camel_case_and_names_of_earlier_versions_are_accepted() {
 
 #[test]
 fn published_limits_are_those_of_each_kind_of_request() {
-    let now = lanyard_emulator::testing::start_time();
+    let now = crate::testing::start_time();
     for (service, method, path, permitted) in [
         (AzureService::Arm, http::Method::GET, "/subscriptions/s/resourceGroups", 250),
         (AzureService::Arm, http::Method::DELETE, "/subscriptions/s/resourceGroups/g", 200),
@@ -235,62 +231,6 @@ fn published_limits_are_those_of_each_kind_of_request() {
             (0..4_100).position(|_| faults.match_request(service, &request, now).is_some());
         assert_eq!(affected.unwrap_or(usize::MAX), permitted, "{path}");
     }
-}
-
-#[test]
-fn throttling_uses_the_format_of_each_service() {
-    let hit = |effect: Value, wait| FaultHit {
-        rule_name: "t".to_owned(),
-        effect: serde_json::from_value(effect).unwrap(),
-        wait,
-        draw: 0,
-    };
-    let throttle = serde_json::json!({ "type": "throttle", "retryAfterMs": 250 });
-    for (service, status, expected) in [
-        (AzureService::Entra, 429, "Too Many Requests"),
-        (AzureService::KeyVault, 429, r#""code":"Throttled""#),
-        (AzureService::Arm, 429, r#""code":"SubscriptionRequestsThrottled""#),
-        (AzureService::Graph, 429, r#""innerError""#),
-        (AzureService::Imds, 429, r#""error":"too_many_requests""#),
-        (AzureService::Blob, 503, "<Code>ServerBusy</Code>"),
-    ] {
-        let reply = hit(throttle.clone(), None).replacement_reply(service).unwrap();
-        let body = String::from_utf8(reply.body.to_vec()).unwrap();
-        assert_eq!(reply.status.as_u16(), status);
-        assert!(body.contains(expected), "{body}");
-        assert_eq!(reply.header("retry-after-ms"), Some("250"));
-    }
-    let plain = serde_json::json!({ "type": "throttle" });
-    for (wait, expected) in [(None, "1"), (Some(4_200), "5"), (Some(3_000), "3"), (Some(1), "1")] {
-        let wait = wait.map(SignedDuration::from_millis);
-        let reply = hit(plain.clone(), wait).replacement_reply(AzureService::Arm).unwrap();
-        assert_eq!(reply.header("retry-after"), Some(expected), "{wait:?}");
-    }
-}
-
-#[test]
-fn injected_status_has_the_body_that_the_rule_names() {
-    let reply = |service, effect: Value| {
-        let effect = serde_json::from_value(effect).unwrap();
-        let hit = FaultHit { rule_name: "s".to_owned(), effect, wait: None, draw: 0 };
-        hit.replacement_reply(service).unwrap()
-    };
-    let status = |fields: Value| {
-        let mut effect = serde_json::json!({ "type": "status", "status": 503 });
-        effect.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        effect
-    };
-    let body =
-        |reply: &crate::request::ServiceReply| String::from_utf8(reply.body.to_vec()).unwrap();
-    let named = status(serde_json::json!({ "code": "QuotaExceeded", "message": "No cores left." }));
-    let text = body(&reply(AzureService::Arm, named.clone()));
-    assert_eq!(text, r#"{"error":{"code":"QuotaExceeded","message":"No cores left."}}"#);
-    let text = body(&reply(AzureService::Entra, status(serde_json::json!({}))));
-    assert!(text.contains(r#""error":"temporarily_unavailable""#), "{text}");
-    assert!(body(&reply(AzureService::Blob, named)).contains("<Code>QuotaExceeded</Code>"));
-    let html = body(&reply(AzureService::Arm, status(serde_json::json!({ "body": "html" }))));
-    assert!(html.starts_with("<html>"), "{html}");
-    assert_eq!(body(&reply(AzureService::Arm, status(serde_json::json!({ "body": "empty" })))), "");
 }
 
 #[test]

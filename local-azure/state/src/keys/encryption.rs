@@ -1,10 +1,6 @@
 //! RSA encryption, and RSA keys from their components.
 
-use aws_lc_rs::rsa::{
-    KeyPairComponents, OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm,
-    OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey,
-    Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicKeyComponents,
-};
+use aws_lc_rs::rsa::{KeyPairComponents, OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm, OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey, Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicKeyComponents};
 use aws_lc_rs::signature::RsaKeyPair;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -161,8 +157,7 @@ mod tests {
 
     #[test]
     fn ciphertext_decrypts_only_with_same_key_and_padding() {
-        let (key, other) =
-            (lanyard_emulator::testing::client_key(), lanyard_emulator::testing::untrusted_key());
+        let (key, other) = (crate::testing::client_key(), crate::testing::untrusted_key());
         let paddings = [RsaPadding::OaepSha256, RsaPadding::OaepSha1, RsaPadding::Pkcs1];
         for padding in paddings {
             let ciphertext = key.encrypt(padding, b"seed").unwrap().unwrap();
@@ -181,7 +176,7 @@ mod tests {
 
     #[test]
     fn plaintext_length_is_limited_by_the_padding() {
-        let key = lanyard_emulator::testing::client_key();
+        let key = crate::testing::client_key();
         for (padding, most) in
             [(RsaPadding::OaepSha256, 190), (RsaPadding::OaepSha1, 214), (RsaPadding::Pkcs1, 245)]
         {

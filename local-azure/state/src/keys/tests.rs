@@ -5,7 +5,7 @@ use super::*;
 
 fn key_of_type(kind: AsymmetricKeyType) -> AsymmetricKey {
     match kind {
-        AsymmetricKeyType::Rsa(_) => lanyard_emulator::testing::client_key().into(),
+        AsymmetricKeyType::Rsa(_) => crate::testing::client_key().into(),
         AsymmetricKeyType::Ec(curve) => EcKey::generate(curve).unwrap().into(),
     }
 }

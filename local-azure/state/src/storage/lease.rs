@@ -303,17 +303,17 @@ mod tests {
     /// The documented outcomes: the error code, or `Ok` with the next state.
     #[test]
     fn outcomes_of_lease_operations_are_those_of_the_documentation() {
-        type Outcome = Result<&'static str, &'static str>;
+        type Outcome = Result<&'static str, LeaseError>;
         let name = |outcome: Result<Lease, LeaseError>| -> Outcome {
-            outcome.map(|lease| lease.state_at(at(100)).name()).map_err(|error| error.code)
+            outcome.map(|lease| lease.state_at(at(100)).name())
         };
         let (already, mismatch, none) = (
-            Err("LeaseAlreadyPresent"),
-            Err("LeaseIdMismatchWithLeaseOperation"),
-            Err("LeaseNotPresentWithLeaseOperation"),
+            Err(LeaseError::AlreadyPresent),
+            Err(LeaseError::IdMismatch),
+            Err(LeaseError::NotPresent),
         );
         let (breaking, broken) =
-            (Err("LeaseIsBreakingAndCannotBeAcquired"), Err("LeaseIsBrokenAndCannotBeRenewed"));
+            (Err(LeaseError::BreakingOnAcquire), Err(LeaseError::BrokenOnRenew));
         // Available, fixed, infinite, expired, breaking, broken.
         let leased = Ok("leased");
         let available = Ok("available");
@@ -322,10 +322,7 @@ mod tests {
             ("acquire other", [leased, already, already, leased, already, leased]),
             ("renew same", [none, leased, leased, leased, broken, broken]),
             ("renew other", [none, mismatch, mismatch, mismatch, mismatch, mismatch]),
-            (
-                "change same",
-                [none, leased, leased, none, Err("LeaseIsBreakingAndCannotBeChanged"), none],
-            ),
+            ("change same", [none, leased, leased, none, Err(LeaseError::BreakingOnChange), none]),
             ("release same", [none, available, available, available, available, available]),
             ("release other", [none, mismatch, mismatch, mismatch, mismatch, mismatch]),
             (

@@ -4,7 +4,7 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
-use crate::seed::tests::seeded_nine_identities;
+use crate::testing::seeded_state::seeded_nine_identities;
 use crate::testing::{EngineFixture, reply_json};
 
 fn send(probe: &EngineFixture, method: &Method, path: &str, body: &Value) -> ServiceReply {

@@ -46,7 +46,7 @@ fn invalid_snapshot_changes_nothing() {
 
 #[test]
 fn export_contains_secrets_only_on_request() {
-    let probe = EngineFixture::new(crate::seed::tests::seeded_nine_identities().0);
+    let probe = EngineFixture::new(crate::testing::seeded_state::seeded_nine_identities().0);
     let export = |query: &str| {
         let reply = send(&probe, &Method::GET, &format!("export{query}"), "");
         (reply.status.as_u16(), String::from_utf8(reply.body.to_vec()).unwrap())

@@ -17,7 +17,7 @@ async fn emulator_with_rule(rule: Value) -> Emulator {
     let engine = EmulatorEngine::new(
         SystemClock::shared(),
         authority,
-        clouds,
+        (clouds, crate::services::services()),
         azure,
         IdGenerator::Random,
         None,

@@ -5,7 +5,7 @@ use lanyard_emulator_state::settings::{EmulatorSettings, SettingsChange};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::seed::tests::{nine_identity_plan, seeded_nine_identities};
+use crate::testing::seeded_state::{nine_identity_plan, seeded_nine_identities};
 use crate::testing::{reply_json, token_claims};
 
 const LOGIN: &str = "https://login.azure.test:7750";

@@ -3,14 +3,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Method, StatusCode};
 use jiff::SignedDuration;
 use lanyard_emulator::testing::*;
+use lanyard_emulator_core::emulated_service::EngineError;
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::directory::{Group, Tenant};
+use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::RedactedText;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};
 use url::Url;
 use uuid::Uuid;
+
+use crate::token_service::SERVICE;
 
 const AZURE_CLI: &str = "04b07795-8ddb-461a-bbee-02f9e1bf7b46";
 const ARM_SCOPE: &str = "https://management.core.windows.net//.default";
@@ -409,25 +413,6 @@ fn each_other_end_of_the_device_flow_has_its_error() {
 }
 
 #[test]
-fn device_code_of_version_1_has_its_own_field_names() {
-    let probe = fixture();
-    let fields = [("client_id", AZURE_CLI), ("resource", "https://vault.azure.net")];
-    let flow = reply_json(&post_form(&probe, "common/oauth2/devicecode", &fields));
-    assert_eq!((&flow["expires_in"], &flow["interval"]), (&json!("900"), &json!("5")));
-    assert!(flow["verification_url"].is_string(), "{flow}");
-    let user = [("user_code", text(&flow, "user_code")), ("user", USER)];
-    assert_eq!(enter_code(&probe, &user).status, StatusCode::OK);
-    let fields = [
-        ("grant_type", "device_code"),
-        ("client_id", AZURE_CLI),
-        ("code", text(&flow, "device_code")),
-        ("resource", "https://vault.azure.net"),
-    ];
-    let body = reply_json(&post_form(&probe, "common/oauth2/token", &fields));
-    assert_eq!(body["resource"], "https://vault.azure.net");
-}
-
-#[test]
 fn the_automatic_user_signs_in_to_devices_of_the_own_tenant() {
     let mut azure = azure_with_two_tenants();
     azure.sign_ins.settings.automatic_user = Some(USER_OBJECT_ID);
@@ -686,11 +671,11 @@ fn capabilities_of_the_client_are_in_the_token() {
 
 #[test]
 fn injected_second_factor_has_suberror_and_claims() {
-    let reply = lanyard_emulator_blob::error::injected_error_reply(
-        50_076,
-        start_time(),
-        &mut lanyard_emulator_state::id_generator::IdGenerator::Random,
-    );
+    let reply = (SERVICE.error_reply)(EngineError::TokenService {
+        code: 50_076,
+        now: start_time(),
+        ids: &mut IdGenerator::Random,
+    });
     let body = reply_json(&reply);
     assert_eq!((text(&body, "error"), text(&body, "suberror")), ("invalid_grant", "basic_action"));
     let claims: Value = serde_json::from_str(text(&body, "claims")).unwrap();

@@ -1,12 +1,10 @@
 use http::Method;
-use lanyard_emulator::testing::{
-    APP, EngineFixture, SECRET, azure_with_test_principals, reply_json,
-};
 use lanyard_emulator_core::ingress::Ingress;
-use serde_json::json;
+use lanyard_emulator_state::fault_rules::{FaultRule, ReplyChange};
+use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
+use serde_json::{Value, json};
 
-use super::*;
-use crate::fault_rules::FaultRule;
+use crate::testing::{APP, EngineFixture, SECRET, azure_with_test_principals, reply_json};
 
 /// The reply of Azure Resource Manager to a request with a token that has a defect.
 fn arm_error_code(defect: &str) -> String {
@@ -22,11 +20,8 @@ fn arm_error_code(defect: &str) -> String {
         .append_pair("grant_type", "client_credentials")
         .extend_pairs(fields)
         .finish();
-    let url = format!(
-        "https://{}/{}/oauth2/v2.0/token",
-        lanyard_emulator::testing::LOGIN,
-        lanyard_emulator::testing::TENANT
-    );
+    let url =
+        format!("https://{}/{}/oauth2/v2.0/token", crate::testing::LOGIN, crate::testing::TENANT);
     let reply = probe.send_request(Ingress::Tunnel, &Method::POST, &url, &[], &body);
     assert_eq!(reply.status, 200);
     let token = format!("Bearer {}", reply_json(&reply)["access_token"].as_str().unwrap());
@@ -53,7 +48,7 @@ fn next_link_of_a_list_is_the_url_of_the_request() {
     let azure = azure_with_test_principals();
     let request = ServiceRequest {
         method: Method::GET,
-        scheme: crate::request::RequestScheme::Https,
+        scheme: lanyard_emulator_state::request::RequestScheme::Https,
         host: "management.azure.com".to_owned(),
         port: 443,
         client_ip: None,

@@ -1,8 +1,6 @@
 //! A fixture for tests of authorization, and the ids of roles.
 
 use http::StatusCode;
-use lanyard_emulator::seed::tests::{SEED_TIME, issue_access_token_for, seeded_nine_identities};
-use lanyard_emulator::testing::{EngineFixture, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::authorization::RoleAssignment;
 use lanyard_emulator_state::request::ServiceReply;
@@ -10,37 +8,39 @@ use lanyard_vocabulary::EntraClientId;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::seeded_state::{SEED_TIME, issue_access_token_for, seeded_nine_identities};
+use super::{EngineFixture, reply_json};
+
 const ARM: &str = "https://management.azure.com";
 const AUDIENCE: &str = "https://management.azure.com/";
-pub(super) const SUB: &str = "/subscriptions/sub";
-pub(super) const GROUP: &str = "/subscriptions/sub/resourceGroups/platform";
-pub(super) const VAULT: &str =
+pub const SUB: &str = "/subscriptions/sub";
+pub const GROUP: &str = "/subscriptions/sub/resourceGroups/platform";
+pub const VAULT: &str =
     "/subscriptions/sub/resourceGroups/platform/providers/Microsoft.KeyVault/vaults/platform-kv";
-pub(super) const DEFINITIONS: &str = "providers/Microsoft.Authorization/roleDefinitions";
-pub(super) const ASSIGNMENTS: &str = "providers/Microsoft.Authorization/roleAssignments";
-pub(super) const DENIALS: &str = "providers/Microsoft.Authorization/denyAssignments";
+pub const DEFINITIONS: &str = "providers/Microsoft.Authorization/roleDefinitions";
+pub const ASSIGNMENTS: &str = "providers/Microsoft.Authorization/roleAssignments";
 
-pub(super) const OWNER: &str = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635";
-pub(super) const READER: &str = "acdd72a7-3385-48ef-bd42-f606fba81ae7";
-pub(super) const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
-pub(super) const ACCESS_ADMINISTRATOR: &str = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9";
-pub(super) const SECRETS_USER: &str = "4633458b-17de-408a-b874-0445c86b69e6";
-pub(super) const UNKNOWN: &str = "00000000-0000-4000-8000-0000000000ff";
+pub const OWNER: &str = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635";
+pub const READER: &str = "acdd72a7-3385-48ef-bd42-f606fba81ae7";
+pub const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
+pub const ACCESS_ADMINISTRATOR: &str = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9";
+pub const SECRETS_USER: &str = "4633458b-17de-408a-b874-0445c86b69e6";
+pub const UNKNOWN: &str = "00000000-0000-4000-8000-0000000000ff";
 
 /// The n-th GUID of a test.
-pub(super) fn guid(n: u128) -> String {
+pub fn guid(n: u128) -> String {
     Uuid::from_u128(0xa000 + n).to_string()
 }
 
 /// A seeded state with an owner of the subscription and a client whose only roles are those of the test.
-pub(super) struct AuthorizationFixture {
-    pub(super) probe: EngineFixture,
-    pub(super) owner: EntraClientId,
-    pub(super) client: EntraClientId,
+pub struct AuthorizationFixture {
+    pub probe: EngineFixture,
+    pub owner: EntraClientId,
+    pub client: EntraClientId,
 }
 
 impl AuthorizationFixture {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         let (mut azure, _) = seeded_nine_identities();
         let clients = azure.registry.test_clients.clone().unwrap();
         let (owner, client) = (clients.secret_client, clients.certificate_client);
@@ -49,16 +49,16 @@ impl AuthorizationFixture {
         Self { probe: EngineFixture::new(azure), owner, client }
     }
 
-    pub(super) fn object_id(&self, client: EntraClientId) -> Uuid {
+    pub fn object_id(&self, client: EntraClientId) -> Uuid {
         let state = self.probe.engine.state();
         state.azure.directory.service_principal_by_client_id(client).unwrap().object_id
     }
 
-    pub(super) fn tenant(&self) -> String {
+    pub fn tenant(&self) -> String {
         self.probe.engine.state().azure.directory.tenants[0].id.to_string()
     }
 
-    pub(super) fn grant(&self, role: &str, scope: &str) {
+    pub fn grant(&self, role: &str, scope: &str) {
         let principal = self.object_id(self.client);
         let role = lanyard_vocabulary::RoleDefinitionId(role.parse().unwrap());
         let mut state = self.probe.engine.state();
@@ -69,13 +69,7 @@ impl AuthorizationFixture {
     }
 
     /// Sends a request; `url` may have an api-version.
-    pub(super) fn send(
-        &self,
-        who: EntraClientId,
-        method: &str,
-        url: &str,
-        body: &Value,
-    ) -> ServiceReply {
+    pub fn send(&self, who: EntraClientId, method: &str, url: &str, body: &Value) -> ServiceReply {
         let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
         let url = if url.contains("api-version=") {
             format!("{ARM}{url}")
@@ -88,31 +82,27 @@ impl AuthorizationFixture {
         self.probe.send_request(Ingress::Tunnel, &method.parse().unwrap(), &url, &headers, &body)
     }
 
-    pub(super) fn get(&self, who: EntraClientId, url: &str) -> ServiceReply {
+    pub fn get(&self, who: EntraClientId, url: &str) -> ServiceReply {
         self.send(who, "GET", url, &Value::Null)
     }
 
     /// The items of a list that the owner reads.
-    pub(super) fn list(&self, url: &str) -> Vec<Value> {
+    pub fn list(&self, url: &str) -> Vec<Value> {
         let reply = self.get(self.owner, url);
         assert_eq!(reply.status, StatusCode::OK, "{url}: {reply:?}");
         reply_json(&reply)["value"].as_array().unwrap().clone()
     }
 }
 
-pub(super) fn code(reply: &ServiceReply) -> String {
+pub fn code(reply: &ServiceReply) -> String {
     reply_json(reply)["error"]["code"].as_str().unwrap_or_default().to_owned()
 }
 
-pub(super) fn message(reply: &ServiceReply) -> String {
+pub fn message(reply: &ServiceReply) -> String {
     reply_json(reply)["error"]["message"].as_str().unwrap_or_default().to_owned()
 }
 
-pub(super) fn assignment_body(
-    role: &str,
-    principal: impl std::fmt::Display,
-    extra: &Value,
-) -> Value {
+pub fn assignment_body(role: &str, principal: impl std::fmt::Display, extra: &Value) -> Value {
     let mut properties = json!({
         "roleDefinitionId": format!("{SUB}/{DEFINITIONS}/{role}"),
         "principalId": principal.to_string(),
@@ -123,7 +113,7 @@ pub(super) fn assignment_body(
     json!({ "properties": properties })
 }
 
-pub(super) fn custom_role_body(name: &str, scopes: &[&str], permission: &Value) -> Value {
+pub fn custom_role_body(name: &str, scopes: &[&str], permission: &Value) -> Value {
     json!({ "properties": {
         "roleName": name,
         "description": "for a test",
