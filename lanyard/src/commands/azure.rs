@@ -5,6 +5,7 @@ pub(crate) mod drills;
 pub(crate) mod env;
 pub(crate) mod export;
 pub(crate) mod fault;
+mod file_replacement;
 mod local_azure_flags;
 pub(crate) mod login;
 pub(crate) mod operations;
