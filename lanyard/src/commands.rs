@@ -130,9 +130,9 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "cli")]
         CliCommand::Ccoctl { platform } => block_on(ccoctl::run(platform, environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Completions(args) => completions::run(&args),
+        CliCommand::Completions(args) => completions::run(&args, crate::cli::command()),
         #[cfg(feature = "cli")]
-        CliCommand::Man(args) => man::run(&args),
+        CliCommand::Man(args) => man::run(&args, crate::cli::command()),
         #[cfg(feature = "cli")]
         CliCommand::Version(args) => version::run(&args),
         #[cfg(feature = "kms")]

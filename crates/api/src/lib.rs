@@ -24,6 +24,7 @@ pub mod hosted_cluster_identities;
 pub mod hosted_control_plane;
 mod key_order;
 pub mod objects;
+mod parameter_problem;
 pub mod parameters;
 pub mod pod_status;
 pub mod secret_provider_class;
@@ -39,7 +40,8 @@ pub use key_order::sort_keys;
 pub use objects::{
     MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion,
 };
-pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, ProviderParameters};
+pub use parameter_problem::ParameterProblem;
+pub use parameters::{IdentityMode, ParameterProblems, ProviderParameters};
 pub use pod_status::SecretProviderClassPodStatus;
 pub use secret_provider_class::SecretProviderClass;
 pub use time::truncate_to_second;

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use lanyard_vocabulary::{ObjectEncoding, ParseIdentifierError, SecretName};
 
-use crate::parameters::ParameterProblem;
+use crate::parameter_problem::ParameterProblem;
 
 mod entry;
 #[cfg(test)]

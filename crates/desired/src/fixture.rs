@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::desired_state::{DesiredState, desired_state};
-use crate::hosted_cluster::encryption_config::KmsApiVersion;
+use crate::hosted_cluster::kms_api_version::KmsApiVersion;
 use crate::hosted_cluster::render_context::RenderContext;
 use crate::hosted_cluster::validate::validate;
 use crate::objects::{

@@ -11,10 +11,12 @@ use lanyard_vocabulary::{
 pub mod azure_cluster;
 pub mod cloud_config;
 pub mod cluster_identity;
+pub mod control_plane_endpoint;
 pub mod credential_injection;
 pub mod desired_state;
 pub mod encryption_config;
 pub mod key_rotation;
+pub mod kms_api_version;
 pub mod network_secret;
 pub mod render_context;
 pub mod shared_credentials;

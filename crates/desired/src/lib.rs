@@ -16,6 +16,7 @@
 //! # Ok::<(), lanyard_desired::ParseHostedClusterError>(())
 //! ```
 
+mod container_settings;
 pub mod deletion;
 pub mod diff;
 pub mod drift;

@@ -39,6 +39,7 @@ mod conditions;
 mod credential;
 mod identity;
 mod inputs;
+mod observed_pods;
 mod pod_identity;
 #[cfg(test)]
 mod tests;
@@ -52,10 +53,8 @@ pub use conditions::{
     ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_AZURE_IDENTITIES,
     VALID_KMS_CONFIG, VALID_NETWORK,
 };
-pub use inputs::{
-    ClusterValidation, IdentityStatusInputs, ObservedClasses, ObservedPod, ObservedVolume,
-    StatusReportAnnotation,
-};
+pub use inputs::{ClusterValidation, IdentityStatusInputs, ObservedClasses};
+pub use observed_pods::{ObservedPod, ObservedVolume, StatusReportAnnotation};
 pub use transitions::{EventType, StatusTransition, status_transitions};
 
 use crate::forecast::forecast_identity_renewal;

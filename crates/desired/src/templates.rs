@@ -10,11 +10,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use lanyard_vocabulary::{Component, EntraClientId};
 use serde_json::{Map, Value, json};
 
+use crate::container_settings::VAULT_READER;
 use crate::problem::{ValidationProblem, ValidationProblems};
-use crate::workload::VAULT_READER;
 
 pub(crate) mod api_server_flags;
 mod deployment;
+mod json_values;
 mod parse;
 pub(crate) mod reserved_names;
 #[cfg(test)]

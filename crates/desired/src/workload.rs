@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Secret;
 use lanyard_api::{CanaryStatusReport, HostedControlPlane};
 use lanyard_vocabulary::Component;
-use lanyard_vocabulary::component::{CloudConfigMount, Consumer, CredentialPathSource};
+use lanyard_vocabulary::component::Consumer;
 use serde_json::{Value, json};
 
 use crate::hash::CONFIG_HASH_ANNOTATION;
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::desired_state::DesiredState;
-use crate::hosted_cluster::encryption_config::{
-    ENCRYPTION_CONFIG_KEY, ENCRYPTION_CONFIG_SECRET, KeyRole,
-};
+use crate::hosted_cluster::encryption_config::KeyRole;
 use crate::objects::{
     CLUSTER_LABEL, DesiredObjectInputs, MANAGED_BY_LABEL, MANAGED_BY_VALUE, cluster_label,
 };
@@ -39,22 +37,6 @@ pub const PRIVATE_ROUTER_SERVICE: &str = "private-router";
 /// The ClusterRole of the canaries: `get` of pods and `patch` of their status.
 pub const CANARY_CLUSTER_ROLE: &str = "lanyard-canary";
 
-/// Environment variable of the storage drivers: the path of their cloud configuration.
-pub(crate) const CREDENTIAL_FILE_VARIABLE: &str = "AZURE_CREDENTIAL_FILE";
-/// Environment variable of HyperShift's operators: the client id that reads the vault.
-pub(crate) const VAULT_READER: &str = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID";
-/// Environment variable of HyperShift's operators: the service that manages the management cluster.
-pub(crate) const MANAGED_SERVICE_VARIABLE: &str = "MANAGED_SERVICE";
-
-/// The mount with the sockets of the KMS plugins.
-pub(crate) const KMS_SOCKET_MOUNT: CloudConfigMount =
-    CloudConfigMount { volume: "kms-socket", directory: "/opt", file: "" };
-/// The mount with the API server's `EncryptionConfiguration`.
-pub(crate) const ENCRYPTION_CONFIG_MOUNT: CloudConfigMount = CloudConfigMount {
-    volume: ENCRYPTION_CONFIG_SECRET,
-    directory: "/etc/kubernetes/secret-encryption",
-    file: ENCRYPTION_CONFIG_KEY,
-};
 /// Annotation of the API server's pods: SHA-256 of the `EncryptionConfiguration`.
 const ENCRYPTION_CONFIG_HASH_ANNOTATION: &str =
     "kube-apiserver.hypershift.openshift.io/encryption-config-hash";
@@ -207,13 +189,4 @@ fn is_key_plugin(consumer: &Consumer) -> bool {
 /// Returns the container that a canary replaces.
 fn main_container(consumer: &Consumer) -> &'static str {
     if is_key_plugin(consumer) { consumer.deployment } else { consumer.container }
-}
-
-/// Returns the Secret with a consumer's cloud configuration and its mount in the consumer.
-pub(crate) fn cloud_config_mount(consumer: &Consumer) -> Option<(&'static str, CloudConfigMount)> {
-    match consumer.path_source {
-        CredentialPathSource::CloudConfig { secret, mount }
-        | CredentialPathSource::StorageOperator { secret, mount, .. } => Some((secret, mount)),
-        _ => None,
-    }
 }

@@ -4,14 +4,13 @@ use lanyard_api::{VaultObjectEntry, VaultObjectFormat};
 use lanyard_vocabulary::ObjectEncoding;
 
 use crate::encoding::{self, DecodeValueError};
-use crate::fetch::FetchedVaultObject;
 use crate::memory::saturating_u64;
 use crate::pem::{CERTIFICATE, PUBLIC_KEY, PemWriter};
 use crate::pem_split::{SplitPem, split_certificates};
 use crate::pkcs12::{self, PfxError};
 use crate::public_key::{self, PublicKeyError};
 use crate::secret_bytes::SharedSecretBytes;
-use crate::source::FetchedSecret;
+use crate::source::{FetchedSecret, FetchedVaultObject};
 
 /// Errors of converting a vault object to a file.
 #[derive(Debug, thiserror::Error)]

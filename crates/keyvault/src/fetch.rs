@@ -18,9 +18,7 @@ use crate::memory::{
     FILE_OVERHEAD_BYTES, MemoryExhausted, MemoryFootprint as _, OBJECT_READ_BYTES, ReadMemory,
     UnlimitedMemory, VERSION_LIST_BYTES, saturating_u64,
 };
-use crate::source::{
-    FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes, VaultSource,
-};
+use crate::source::{FetchedVaultObject, ListedVersion, VaultSource};
 
 /// The number of concurrent reads of a volume. The vault's limit applies to all of its clients.
 const CONCURRENT_READS: usize = 8;
@@ -146,36 +144,6 @@ impl ReadError {
     /// The hop that failed.
     pub fn hop(&self) -> Hop {
         self.vault_error().map_or(Hop::VaultRead, VaultReadError::hop)
-    }
-}
-
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum FetchedVaultObject {
-    Secret(FetchedSecret),
-    /// The public part of a key.
-    Key(FetchedKey),
-    /// A certificate without its private key.
-    Certificate(FetchedCertificate),
-}
-
-impl FetchedVaultObject {
-    /// The version of the object.
-    pub fn version(&self) -> &VaultObjectVersion {
-        match self {
-            Self::Secret(secret) => &secret.version,
-            Self::Key(key) => &key.version,
-            Self::Certificate(certificate) => &certificate.version,
-        }
-    }
-
-    /// The attributes of the version.
-    pub fn attributes(&self) -> &ObjectAttributes {
-        match self {
-            Self::Secret(secret) => &secret.attributes,
-            Self::Key(key) => &key.attributes,
-            Self::Certificate(certificate) => &certificate.attributes,
-        }
     }
 }
 
@@ -466,6 +434,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::source::{FetchedSecret, ObjectAttributes};
 
     /// A vault with a value of a hundred bytes for every object, which counts reads.
     #[derive(Default)]

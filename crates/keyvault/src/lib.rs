@@ -66,9 +66,7 @@ pub use decode::{
     decode_files,
 };
 pub use error::{VaultErrorDetails, VaultReadError};
-pub use fetch::{
-    FetchedEntryObject, FetchedVaultObject, ObjectReference, ReadError, fetch_objects,
-};
+pub use fetch::{FetchedEntryObject, ObjectReference, ReadError, fetch_objects};
 pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
 pub use lanyard_azure::RequestPriority;
@@ -87,7 +85,8 @@ pub use reader_sessions::{NodeTransports, ReaderCredentialError};
 pub use secret_bytes::SharedSecretBytes;
 pub use shared_reads::Freshness;
 pub use source::{
-    FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes, VaultSource,
+    FetchedCertificate, FetchedKey, FetchedSecret, FetchedVaultObject, ListedVersion,
+    ObjectAttributes, VaultSource,
 };
 pub use stale_cache::{StaleCache, StaleCacheError};
 pub use tls_secret::{TlsSecretError, parse_tls_certificates, parse_tls_private_key};

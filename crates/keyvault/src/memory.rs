@@ -9,8 +9,7 @@ use async_trait::async_trait;
 use lanyard_api::VaultObjectEntry;
 use lanyard_vocabulary::ObjectEncoding;
 
-use crate::fetch::FetchedVaultObject;
-use crate::source::ListedVersion;
+use crate::source::{FetchedVaultObject, ListedVersion};
 
 /// The memory account of one volume while it is read and decoded.
 ///

@@ -19,16 +19,14 @@ use self::volume_read::{SharedReadKey, VolumeRead};
 use crate::cloud::{VaultCloud, VaultCloudError};
 use crate::decode::{DecodedFiles, MountedFile, VolumeDecoder, VolumeFileOptions};
 use crate::error::VaultReadError;
-use crate::fetch::{
-    FetchedEntryObject, FetchedVaultObject, ReadError, VolumeReadLimits, fetch_entries,
-};
+use crate::fetch::{FetchedEntryObject, ReadError, VolumeReadLimits, fetch_entries};
 use crate::files::FetchError;
 use crate::memory::{CacheMemory, ReadMemory};
 use crate::pod::{PodCredentials, VolumePod};
 use crate::reader::{ReaderIdentityError, identify_reader};
 use crate::reader_sessions::{NodeTransports, ReaderCredentialError, ReaderSessions};
 use crate::shared_reads::{Freshness, SharedReads};
-use crate::source::ListedVersion;
+use crate::source::{FetchedVaultObject, ListedVersion};
 use crate::stale_cache::StaleCache;
 
 /// Settings of [`NodeVaults`].

@@ -123,3 +123,34 @@ pub struct ListedVersion {
     /// The attributes of the version.
     pub attributes: ObjectAttributes,
 }
+
+/// An object of any type that was fetched from a vault.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum FetchedVaultObject {
+    Secret(FetchedSecret),
+    /// The public part of a key.
+    Key(FetchedKey),
+    /// A certificate without its private key.
+    Certificate(FetchedCertificate),
+}
+
+impl FetchedVaultObject {
+    /// The version of the object.
+    pub fn version(&self) -> &VaultObjectVersion {
+        match self {
+            Self::Secret(secret) => &secret.version,
+            Self::Key(key) => &key.version,
+            Self::Certificate(certificate) => &certificate.version,
+        }
+    }
+
+    /// The attributes of the version.
+    pub fn attributes(&self) -> &ObjectAttributes {
+        match self {
+            Self::Secret(secret) => &secret.attributes,
+            Self::Key(key) => &key.attributes,
+            Self::Certificate(certificate) => &certificate.attributes,
+        }
+    }
+}

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use lanyard_desired::hosted_cluster::azure_cluster::ControlPlaneEndpoint;
-use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
+use lanyard_desired::hosted_cluster::control_plane_endpoint::ControlPlaneEndpoint;
+use lanyard_desired::hosted_cluster::kms_api_version::KmsApiVersion;
 use lanyard_desired::objects::ControlPlaneOwner;
 use lanyard_desired::status::{ObservedPod, ObservedVolume};
 use lanyard_desired::{ObjectKey, OwnedKind};

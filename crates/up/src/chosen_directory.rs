@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use crate::run_directory::RunDirectoryError;
+use crate::run_directory_error::RunDirectoryError;
 
 /// A directory that the user chose for the volumes.
 ///

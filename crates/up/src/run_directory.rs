@@ -15,6 +15,7 @@ use crate::chosen_directory::{
     resolve_with_missing_ancestor,
 };
 use crate::locked_directory::{AbandonedDirectory, LockedDirectory, find_abandoned, find_locked};
+use crate::run_directory_error::{CloseRunError, RunDirectoryError};
 
 /// The directories of a run.
 ///
@@ -38,36 +39,6 @@ pub(crate) struct RunDirectory {
 pub(crate) struct OpenVolume {
     pub(crate) volume: AtomicVolume,
     pub(crate) is_tmpfs: bool,
-}
-
-/// An error while creating or opening the directories of a run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunDirectoryError {
-    /// A file system operation failed.
-    #[error("could not create a directory for the volumes")]
-    Io(#[from] io::Error),
-    /// The volumes of another `lanyard up` are in the directory.
-    #[error("another `lanyard up` has its volumes in {}", directory.display())]
-    InUse {
-        /// The chosen directory.
-        directory: PathBuf,
-    },
-    /// Other users can replace files in the directory.
-    #[error("{} belongs to another user, or all users can write to it", directory.display())]
-    NotOwned {
-        /// The chosen directory.
-        directory: PathBuf,
-    },
-    /// The volumes of a killed `lanyard up` could not be removed.
-    #[error("could not remove the volumes of a killed `lanyard up` from {}", directory.display())]
-    LeftoverVolumes {
-        /// The chosen directory.
-        directory: PathBuf,
-        /// The reason.
-        #[source]
-        source: CloseRunError,
-    },
 }
 
 impl RunDirectory {
@@ -326,36 +297,6 @@ fn volume_path(volumes: &Path, consumer: &Consumer) -> PathBuf {
     volumes.join(consumer.deployment).join(consumer.volume)
 }
 
-/// Files or mounts of a run could not be removed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CloseRunError {
-    /// Volumes could not be removed.
-    #[error("could not remove the volumes {}", joined_paths(volumes))]
-    Volumes {
-        /// The paths of the volumes.
-        volumes: Vec<PathBuf>,
-        /// The error of the first volume.
-        #[source]
-        first: PublishError,
-    },
-    /// The mount table could not be read.
-    #[error("could not list the mounts of the run")]
-    Mounts(#[source] TmpfsMountError),
-    /// Another file system is mounted in a directory of the run.
-    #[error("another file system is mounted on {}", mount.display())]
-    Mounted {
-        /// The mount point.
-        mount: PathBuf,
-    },
-    /// The chosen directory could not be locked.
-    #[error("could not lock the directory of the volumes")]
-    ChosenDirectory(#[source] Box<RunDirectoryError>),
-    /// A directory of the run could not be removed.
-    #[error("a directory of the run could not be removed")]
-    Directory(#[from] io::Error),
-}
-
 /// Collects the volumes that could not be removed, so that one failure does not stop the other removals.
 #[derive(Debug, Default)]
 struct VolumeRemovalErrors {
@@ -375,11 +316,6 @@ impl VolumeRemovalErrors {
         let Self { volumes, first } = self;
         first.map_or(Ok(()), |first| Err(CloseRunError::Volumes { volumes, first }))
     }
-}
-
-fn joined_paths(volumes: &[PathBuf]) -> String {
-    let volumes: Vec<_> = volumes.iter().map(|path| path.display().to_string()).collect();
-    volumes.join(", ")
 }
 
 /// Sufficient for a credential. The volume grows automatically.

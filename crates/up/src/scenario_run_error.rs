@@ -5,7 +5,7 @@ use lanyard_credential::ManagedIdentitySettingsError;
 use lanyard_emulator::StartError;
 use lanyard_vocabulary::Cloud;
 
-use crate::run_directory::{CloseRunError, RunDirectoryError};
+use crate::run_directory_error::{CloseRunError, RunDirectoryError};
 
 /// The scenario run could not be started or closed.
 #[derive(Debug, thiserror::Error)]

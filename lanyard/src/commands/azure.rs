@@ -10,6 +10,7 @@ pub(crate) mod env;
 pub(crate) mod export;
 #[cfg(feature = "emulator")]
 pub(crate) mod fault;
+mod file_replacement;
 #[cfg(feature = "emulator")]
 mod local_azure_flags;
 #[cfg(feature = "emulator")]

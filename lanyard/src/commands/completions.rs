@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::{cli, output};
+use crate::output;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -23,9 +23,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> CommandResult {
+/// Prints the script for `command`, the command tree of the program.
+pub(crate) fn run(args: &Args, mut command: clap::Command) -> CommandResult {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut cli::command(), "lanyard", &mut script);
+    clap_complete::generate(args.shell, &mut command, "lanyard", &mut script);
     let script = String::from_utf8(script).map_err(|error| {
         CommandError::unavailable("the script is not text").with_cause(&error.utf8_error())
     })?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::{cli, output};
+use crate::output;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -20,10 +20,11 @@ pub(crate) struct Args {
     directory: PathBuf,
 }
 
-pub(crate) fn run(args: &Args) -> CommandResult {
+/// Writes the pages of `command`, the command tree of the program.
+pub(crate) fn run(args: &Args, command: clap::Command) -> CommandResult {
     let directory = &args.directory;
     std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(cli::command(), directory))
+        .and_then(|()| clap_mangen::generate_to(command, directory))
         .map_err(|error| {
             CommandError::unavailable(format!("cannot write into {}", directory.display()))
                 .with_cause(&error)

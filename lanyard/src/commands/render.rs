@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use lanyard_api::HostedCluster;
-use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
 use lanyard_desired::hosted_cluster::key_rotation::lint_private_rotation;
+use lanyard_desired::hosted_cluster::kms_api_version::KmsApiVersion;
 use lanyard_desired::objects::{
     ControlPlaneOwner, OperatorMode, VolumeRefresh, unrendered_objects,
 };

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 mod canary_permissions;
 mod cluster_commands;
 mod controller;
+mod operator_account;
 mod preservation;
 pub(crate) mod rendered_chart;
 mod schema_cases;
@@ -20,18 +21,9 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::bench::ControlPlaneInputs;
-pub(crate) use self::controller::grant_role_permissions;
+pub(crate) use self::operator_account::OPERATOR_USER;
 use self::rendered_chart::RenderedOperatorChart;
 use self::trial_fixture::OperatorTrialFixture;
-
-/// The operator's ServiceAccount in the golden files of its chart: namespace and name.
-pub(crate) const OPERATOR_ACCOUNT: &str = "kube-system/conformance-operator-lanyard-operator";
-/// The user name of that ServiceAccount. The user has the permissions of the chart, and its admission policies
-/// apply to the user.
-pub(crate) const OPERATOR_USER: &str =
-    "system:serviceaccount:kube-system:conformance-operator-lanyard-operator";
-/// The name of the roles that grant the permissions, and of their bindings.
-pub(crate) const OPERATOR_ROLE: &str = "lanyard-operator";
 
 /// The fixture of the suite `operator`. The CRDs are installed.
 #[derive(Clone)]

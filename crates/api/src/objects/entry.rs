@@ -12,7 +12,7 @@ use super::{
     MountFileName, VaultObjectEntry, VaultObjectFormat, VaultObjectKind, VaultObjectVersion,
     entry_problem, truncate_reason,
 };
-use crate::parameters::ParameterProblem;
+use crate::parameter_problem::ParameterProblem;
 use crate::yaml_source::{YamlNode, parse_yaml_node};
 
 /// Parses the entries and adds every problem of every entry to `problems`.

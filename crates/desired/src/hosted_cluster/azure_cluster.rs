@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ValidatedHostedCluster;
 use super::cluster_identity::AzureClusterIdentity;
+use super::control_plane_endpoint::ControlPlaneEndpoint;
 use super::render_context::{RenderContext, object_metadata};
 
 /// Annotation of Cluster API: the infrastructure is managed outside of Cluster API, so the provider
@@ -88,15 +89,6 @@ pub struct NamedLoadBalancer {
 pub struct BackendPool {
     /// The infra id of the cluster.
     pub name: String,
-}
-
-/// The address of a hosted API server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ControlPlaneEndpoint {
-    /// The host name or the IP address.
-    pub host: String,
-    /// The port.
-    pub port: i32,
 }
 
 /// A reference to an [`AzureClusterIdentity`].

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use lanyard_api::HostedCluster;
 use serde_json::Value;
 
+use super::kms_api_version::KmsApiVersion;
 use super::render_context::{RenderContext, object_metadata};
 use super::{EncryptionKey, KmsEncryption, ValidatedHostedCluster};
 use crate::hash::{fnv1a, go_json_string};
@@ -71,29 +72,6 @@ impl KeyRole {
         match self {
             Self::Active => 8095,
             Self::Backup => 8096,
-        }
-    }
-}
-
-/// The version of the KMS API between the API server and its KMS plugins.
-///
-/// A configuration keeps its version: HyperShift writes `v2` into a new one, and copies the version
-/// of an existing one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum KmsApiVersion {
-    /// The version of configurations that an early release of HyperShift created.
-    V1,
-    /// The version of every new configuration.
-    #[default]
-    V2,
-}
-
-impl KmsApiVersion {
-    /// Returns the value of `apiVersion` of a KMS provider.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V2 => "v2",
         }
     }
 }

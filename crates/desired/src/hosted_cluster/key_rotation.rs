@@ -24,8 +24,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::encryption_config::{
-    ENCRYPTION_CONFIG_KEY, KmsApiVersion, is_promoted, read_status_key, with_key_roles,
+    ENCRYPTION_CONFIG_KEY, is_promoted, read_status_key, with_key_roles,
 };
+use super::kms_api_version::KmsApiVersion;
 use super::{EncryptionKey, KmsEncryption, ValidatedHostedCluster};
 use crate::problem::{ProblemSeverity, ValidationProblem};
 

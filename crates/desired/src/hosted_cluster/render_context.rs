@@ -7,8 +7,8 @@ use lanyard_api::HostedCluster;
 use lanyard_vocabulary::EntraClientId;
 
 use super::ValidatedHostedCluster;
-use super::azure_cluster::ControlPlaneEndpoint;
-use super::encryption_config::KmsApiVersion;
+use super::control_plane_endpoint::ControlPlaneEndpoint;
+use super::kms_api_version::KmsApiVersion;
 
 /// The inputs for rendering a cluster's objects, in addition to the validated cluster.
 #[derive(Debug, Clone, Default, PartialEq)]

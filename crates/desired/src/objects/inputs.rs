@@ -7,8 +7,8 @@ use lanyard_api::{HostedCluster, HostedControlPlane};
 use lanyard_vocabulary::EntraClientId;
 
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::hosted_cluster::azure_cluster::ControlPlaneEndpoint;
-use crate::hosted_cluster::encryption_config::KmsApiVersion;
+use crate::hosted_cluster::control_plane_endpoint::ControlPlaneEndpoint;
+use crate::hosted_cluster::kms_api_version::KmsApiVersion;
 use crate::templates::WorkloadTemplates;
 
 /// The inputs for rendering objects, in addition to the validated cluster.

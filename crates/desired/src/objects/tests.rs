@@ -8,7 +8,7 @@ use crate::fixture::{
     parse_hosted_cluster_json as wire_of, validated_cluster,
 };
 use crate::hash::DESIRED_STATE_HASH_ANNOTATION;
-use crate::hosted_cluster::azure_cluster::ControlPlaneEndpoint;
+use crate::hosted_cluster::control_plane_endpoint::ControlPlaneEndpoint;
 use crate::templates::WorkloadTemplates;
 
 mod byte_exact;

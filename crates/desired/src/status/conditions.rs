@@ -9,7 +9,8 @@ use lanyard_api::{CanaryStatusReport, truncate_to_second};
 use lanyard_vocabulary::Component;
 
 use super::identity::check_pod_counts;
-use super::inputs::{ClusterValidation, IdentityStatusInputs, ObservedPod};
+use super::inputs::{ClusterValidation, IdentityStatusInputs};
+use super::observed_pods::ObservedPod;
 use super::pod_identity::REASON_NOT_REPORTED;
 use super::{
     CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN, MAX_MESSAGE_BYTES, REASON_AS_EXPECTED,

@@ -8,7 +8,8 @@ use lanyard_api::truncate_to_second;
 use lanyard_vocabulary::{Component, Consumer, EntraClientId, Hop, OutcomeCode};
 
 use super::credential::ReportedCredential;
-use super::inputs::{ClusterValidation, IdentityStatusInputs, ObservedPod, ObservedVolume};
+use super::inputs::{ClusterValidation, IdentityStatusInputs};
+use super::observed_pods::{ObservedPod, ObservedVolume};
 use super::pod_identity::{
     IdentityFailure, PodIdentity, PodIdentityInputs, PodIdentityState, REASON_NOT_REPORTED,
 };

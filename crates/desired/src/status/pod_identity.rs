@@ -8,7 +8,7 @@ use lanyard_vocabulary::{Component, Consumer, Hop, RecoveryMode};
 
 use super::CONDITION_TRUE;
 use super::credential::ReportedCredential;
-use super::inputs::{ObservedPod, ObservedVolume, StatusReportAnnotation};
+use super::observed_pods::{ObservedPod, ObservedVolume, StatusReportAnnotation};
 use crate::report_text::{next_hop, parse_hop, parse_outcome_code, previous_hop, valid_reason_or};
 
 /// The state of an identity in one pod, or the reason why it is unknown.

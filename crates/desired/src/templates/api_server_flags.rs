@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
+use crate::container_settings::ENCRYPTION_CONFIG_MOUNT;
 use crate::problem::{ProblemSeverity, ValidationProblem};
-use crate::workload::ENCRYPTION_CONFIG_MOUNT;
 
 const CONFIG_FLAG: &str = "--encryption-provider-config";
 const RELOAD_FLAG: &str = "--encryption-provider-config-automatic-reload";

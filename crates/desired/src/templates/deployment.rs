@@ -3,8 +3,8 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
 
-use super::parse::{array_items, check_deployment_name, drop_nulls};
-use super::reserved_names::{ReservedNames, reserved_names};
+use super::json_values::{array_items, drop_nulls};
+use super::reserved_names::{ReservedNames, check_deployment_name, reserved_names};
 use crate::problem::ValidationProblems;
 
 /// Checks a Deployment and returns it without nulls, status and name.

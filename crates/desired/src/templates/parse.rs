@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::deployment::check_deployment_template;
-use super::reserved_names::{reserved_names, templatable_deployments};
+use super::json_values::{array_items, drop_nulls};
+use super::reserved_names::{check_deployment_name, reserved_names, templatable_deployments};
 use super::{CanaryTemplate, WorkloadTemplates};
 use crate::hosted_cluster::encryption_config::KeyRole;
 use crate::problem::ValidationProblems;
@@ -178,13 +179,6 @@ fn check_reserved_names(reader: &mut TemplateReader<'_>, canary: &CanaryTemplate
     }
 }
 
-pub(super) fn array_items(list: Option<Value>) -> Vec<Value> {
-    match list {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
-    }
-}
-
 fn check_canary(reader: &mut TemplateReader<'_>, canary: &CanaryTemplate) {
     if canary.image.trim().is_empty() {
         reader.error("image", "it is empty", "name the image that holds lanyard");
@@ -249,30 +243,6 @@ fn read_calls(
         }
     }
     read
-}
-
-pub(super) fn check_deployment_name(field: &str, name: &str, problems: &mut ValidationProblems) {
-    let known = templatable_deployments();
-    if !known.contains(name) {
-        let known: Vec<_> = known.into_iter().collect();
-        problems.error_with_hint(
-            field,
-            format!("`{name}` is not a deployment that uses an identity"),
-            format!("known: {}", known.join(", ")),
-        );
-    }
-}
-
-/// Removes null fields: a null in a template means an absent field.
-pub(super) fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.retain(|_, value| !value.is_null());
-            map.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
 }
 
 /// Takes the known fields out of an object; the remaining fields are unknown.

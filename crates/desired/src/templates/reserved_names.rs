@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use lanyard_vocabulary::Component;
 use lanyard_vocabulary::component::{Consumer, CredentialPathSource};
 
-use crate::hosted_cluster::credential_injection::STORAGE_OPERATOR;
-use crate::hosted_cluster::encryption_config::KeyRole;
-use crate::workload::{
+use crate::container_settings::{
     CREDENTIAL_FILE_VARIABLE, ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, MANAGED_SERVICE_VARIABLE,
     VAULT_READER, cloud_config_mount,
 };
+use crate::hosted_cluster::credential_injection::STORAGE_OPERATOR;
+use crate::hosted_cluster::encryption_config::KeyRole;
+use crate::problem::ValidationProblems;
 
 /// The names of everything that lanyard adds to a deployment. A template must not use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -142,5 +143,18 @@ impl ReservedNames {
 
     fn reserve_variable(&mut self, container: &'static str, name: &'static str) {
         self.variables.entry(container).or_default().insert(name);
+    }
+}
+
+/// Reports a name in `field` that is not a templatable deployment.
+pub(super) fn check_deployment_name(field: &str, name: &str, problems: &mut ValidationProblems) {
+    let known = templatable_deployments();
+    if !known.contains(name) {
+        let known: Vec<_> = known.into_iter().collect();
+        problems.error_with_hint(
+            field,
+            format!("`{name}` is not a deployment that uses an identity"),
+            format!("known: {}", known.join(", ")),
+        );
     }
 }

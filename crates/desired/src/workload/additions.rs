@@ -7,7 +7,9 @@ use lanyard_vocabulary::EntraClientId;
 use lanyard_vocabulary::component::{CloudConfigMount, CredentialPathSource};
 use serde_json::{Value, json};
 
-use super::{CREDENTIAL_FILE_VARIABLE, MANAGED_SERVICE_VARIABLE, VAULT_READER, cloud_config_mount};
+use crate::container_settings::{
+    CREDENTIAL_FILE_VARIABLE, MANAGED_SERVICE_VARIABLE, VAULT_READER, cloud_config_mount,
+};
 use crate::hosted_cluster::cloud_config::CLOUD_CONFIG_KEY;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
 

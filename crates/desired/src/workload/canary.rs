@@ -7,10 +7,8 @@ use lanyard_vocabulary::{Cloud, Component, VaultName};
 use serde_json::{Map, Value, json};
 
 use super::additions::config_mount_json;
-use super::{
-    CANARY_SERVICE_ACCOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount, is_key_plugin,
-    main_container,
-};
+use super::{CANARY_SERVICE_ACCOUNT, WorkloadContext, is_key_plugin, main_container};
+use crate::container_settings::{KMS_SOCKET_MOUNT, cloud_config_mount};
 use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::{EncryptionKey, KmsEncryption};
 use crate::templates::CanaryTemplate;

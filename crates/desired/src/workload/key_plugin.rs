@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 
+use super::WorkloadContext;
 use super::additions::{DeploymentAdditions, config_mount_json};
 use super::canary::{base_container, vault_host};
-use super::{ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, WorkloadContext, cloud_config_mount};
+use crate::container_settings::{ENCRYPTION_CONFIG_MOUNT, KMS_SOCKET_MOUNT, cloud_config_mount};
 use crate::hosted_cluster::EncryptionKey;
 use crate::hosted_cluster::credential_injection::CredentialInjection;
 use crate::hosted_cluster::encryption_config::{

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 
 use super::{NodeVaults, VaultOutage, VolumeReadRequest};
 use crate::error::VaultReadError;
-use crate::fetch::{FetchedVaultObject, ObjectReference, ObjectSource, ReadError, fetch_object};
+use crate::fetch::{ObjectReference, ObjectSource, ReadError, fetch_object};
 use crate::reader::VaultReader;
 use crate::reader_sessions::ReaderSession;
 use crate::shared_reads::Freshness;
-use crate::source::{ListedVersion, VaultSource};
+use crate::source::{FetchedVaultObject, ListedVersion, VaultSource};
 use crate::stale_cache::{EntryId, EntryRecord, EntryRecordRef, StaleCache};
 use crate::vault::KeyVault;
 

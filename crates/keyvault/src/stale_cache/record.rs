@@ -7,11 +7,11 @@ use lanyard_api::VaultObjectVersion;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::fetch::FetchedVaultObject;
 use crate::public_key::{EcCurve, PublicJwk};
 use crate::secret_bytes::SharedSecretBytes;
 use crate::source::{
-    FetchedCertificate, FetchedKey, FetchedSecret, ListedVersion, ObjectAttributes,
+    FetchedCertificate, FetchedKey, FetchedSecret, FetchedVaultObject, ListedVersion,
+    ObjectAttributes,
 };
 
 /// The plain text of a cache entry, decoded.

@@ -7,9 +7,8 @@ use lanyard_clock::ManualClock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fetch::FetchedVaultObject;
 use crate::memory::CacheReserveError;
-use crate::source::{FetchedSecret, ObjectAttributes};
+use crate::source::{FetchedSecret, FetchedVaultObject, ObjectAttributes};
 
 const HOUR: Duration = Duration::from_hours(1);
 

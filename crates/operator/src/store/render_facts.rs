@@ -1,9 +1,10 @@
 //! Facts of existing objects that the desired objects depend on.
 
 use kube::api::DynamicObject;
-use lanyard_desired::hosted_cluster::azure_cluster::ControlPlaneEndpoint;
-use lanyard_desired::hosted_cluster::encryption_config::{ENCRYPTION_CONFIG_SECRET, KmsApiVersion};
+use lanyard_desired::hosted_cluster::control_plane_endpoint::ControlPlaneEndpoint;
+use lanyard_desired::hosted_cluster::encryption_config::ENCRYPTION_CONFIG_SECRET;
 use lanyard_desired::hosted_cluster::key_rotation::read_kms_api_version;
+use lanyard_desired::hosted_cluster::kms_api_version::KmsApiVersion;
 use lanyard_desired::{ObjectKey, OwnedKind};
 use serde::Deserialize;
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::shell_exports::{ShellExports, TrustFiles, connectable_address, replace_file};
+use super::file_replacement::replace_file;
+use super::shell_exports::{ShellExports, TrustFiles, connectable_address};
 use super::test_credentials::LocalTestCredentials;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;

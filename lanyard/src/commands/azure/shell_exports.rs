@@ -2,10 +2,10 @@
 //! which they point.
 
 use std::fs;
-use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use super::file_replacement::replace_file;
 use super::shell_syntax::ShellSyntax;
 use super::test_credentials::LocalTestCredentials;
 use crate::exit::CommandError;
@@ -193,17 +193,6 @@ fn system_roots(environment: &ProcessEnvironment) -> Vec<u8> {
         roots.push(b'\n');
     }
     roots
-}
-
-/// Replaces a file atomically: readers see the old or the new content. An existing symbolic link is not
-/// followed.
-pub(super) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let named = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = named.unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(content)?;
-    file.persist(path)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use http::Method;
 
 use super::control_client::{ControlClient, ControlFlags};
+use super::file_replacement::replace_file;
 use super::session::ServeSession;
-use super::shell_exports::replace_file;
 use super::test_credentials::LocalTestCredentials;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;

@@ -7,7 +7,7 @@ use std::path::Path;
 use lanyard_emulator::Emulator;
 use serde::{Deserialize, Serialize};
 
-use super::shell_exports::replace_file;
+use super::file_replacement::replace_file;
 use crate::exit::CommandError;
 
 const FILE_NAME: &str = "credentials.json";

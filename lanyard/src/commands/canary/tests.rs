@@ -1,6 +1,6 @@
 use clap::Parser;
 use lanyard_canary::{CanarySettings, CredentialFileLocation, ProbeSettings};
-use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
+use lanyard_desired::hosted_cluster::kms_api_version::KmsApiVersion;
 use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
 use lanyard_desired::{DesiredObjectInputs, WorkloadTemplates, desired_objects};
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use lanyard_desired::hosted_cluster::encryption_config::KmsApiVersion;
+use lanyard_desired::hosted_cluster::kms_api_version::KmsApiVersion;
 use lanyard_desired::objects::{ControlPlaneOwner, OperatorMode, VolumeRefresh};
 use lanyard_desired::{
     DesiredObjectInputs, WorkloadTemplates, desired_objects, parse_hosted_cluster, render_objects,

@@ -22,7 +22,6 @@ mod watches;
 
 use libtest_mimic::Trial;
 
-pub(crate) use self::running_operator::grant_role_permissions;
 use super::OperatorSuiteFixture;
 
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::hash::{DESIRED_STATE_HASH_ANNOTATION, MountedValue, config_hash, desired_state_hash};
-use crate::hosted_cluster::encryption_config::KmsApiVersion;
+use crate::hosted_cluster::kms_api_version::KmsApiVersion;
 use crate::hosted_cluster::{
     AzurePlacement, ClusterTenant, ControlPlaneIdentity, CredentialVault, DataPlaneClientIds,
     EncryptionKey, KmsEncryption, LoadBalancerHealthProbe, ValidatedHostedCluster, VaultTenant,

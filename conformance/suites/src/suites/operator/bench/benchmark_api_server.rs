@@ -25,7 +25,9 @@ use super::fleet::{HostedClusterFleet, NAMESPACE, referenced_secret};
 use super::operator_process::OperatorProcess;
 use super::write_script::{WRITE_LOOP_NAMESPACE, WriteRecorder, WriteScript};
 use crate::api_server::{DynamicKind, create_namespace, install_definitions, user_client};
-use crate::suites::operator::{OPERATOR_ACCOUNT, OPERATOR_USER, grant_role_permissions};
+use crate::suites::operator::operator_account::{
+    OPERATOR_ACCOUNT, OPERATOR_USER, grant_role_permissions,
+};
 use crate::waiting::eventually;
 
 /// The inputs for starting a control plane.

@@ -10,7 +10,7 @@ use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process_usage::{self, ProcessMemory};
-use crate::suites::operator::OPERATOR_ACCOUNT;
+use crate::suites::operator::operator_account::OPERATOR_ACCOUNT;
 
 /// A running operator with one replica and a lease. Dropping it kills the process.
 #[derive(Debug)]

@@ -15,14 +15,14 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::namespaces::mark_namespace_for_cluster;
-use super::running_operator::{
-    RunningOperator, config_map_kind, grant_role_permissions, role_rules, wait_until_granted,
-    wait_until_quiet,
-};
+use super::running_operator::{RunningOperator, config_map_kind, wait_until_quiet};
 use crate::api_server::{ensure_namespace_exists, user_client};
 use crate::suites::expect_equal;
+use crate::suites::operator::operator_account::{
+    OPERATOR_ROLE, OPERATOR_USER, grant_role_permissions, role_rules, wait_until_granted,
+};
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
-use crate::suites::operator::{OPERATOR_ROLE, OPERATOR_USER, OperatorSuiteFixture, trial};
+use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;
 
 pub(super) fn trials(suite: &OperatorSuiteFixture) -> Vec<Trial> {

@@ -13,7 +13,7 @@ use super::running_operator::{
 };
 use crate::api_server::DynamicKind;
 use crate::suites::expect_equal;
-use crate::suites::operator::OPERATOR_ROLE;
+use crate::suites::operator::operator_account::OPERATOR_ROLE;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::eventually;

@@ -12,11 +12,12 @@ use lanyard_operator::permissions::{
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running_operator::{RunningOperator, class_kind, role_rules, wait_until_granted};
+use super::running_operator::{RunningOperator, class_kind};
 use crate::api_server::DynamicKind;
 use crate::suite_setup::start_control_plane;
 use crate::suites::expect_equal;
 use crate::suites::operator::OperatorSuiteFixture;
+use crate::suites::operator::operator_account::{role_rules, wait_until_granted};
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::waiting::eventually;
 

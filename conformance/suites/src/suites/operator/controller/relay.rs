@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::suites::operator::OPERATOR_USER;
+use crate::suites::operator::operator_account::OPERATOR_USER;
 use crate::waiting::sleep;
 
 /// A relay. Dropping it closes its connections.

@@ -14,7 +14,7 @@ use super::reconciliation::wait_for_deletion;
 use super::running_operator::{RunningOperator, class_kind};
 use crate::api_server::{DynamicKind, install_definitions};
 use crate::suites::expect_equal;
-use crate::suites::operator::OPERATOR_ROLE;
+use crate::suites::operator::operator_account::OPERATOR_ROLE;
 use crate::suites::operator::trial_fixture::OperatorTrialFixture;
 use crate::suites::operator::{OperatorSuiteFixture, trial};
 use crate::waiting::{eventually, sleep};
