@@ -17,7 +17,7 @@ use crate::file_error::FileError;
 use crate::local_azure::{ControlApi, LocalAzureError, LoggedRequest};
 
 /// The file in the repository.
-const FILE: &str = "crates/emulator/src/operation_clients.txt";
+const FILE: &str = "local-azure/emulator/src/operation_clients.txt";
 
 const HEADER: &str =
     "# The operations that the clients of each conformance suite use successfully.\n";

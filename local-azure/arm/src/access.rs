@@ -7,7 +7,9 @@ use std::sync::Arc;
 use http::{Method, StatusCode};
 use lanyard_emulator_core::operation_context::{ApiVersionError, OperationContext};
 use lanyard_emulator_core::token::{AuthenticatedCaller, BearerTokenError};
-use lanyard_emulator_state::authorization::{AccessCheck, AccessScope, ActionPlane, AssignmentAttributes};
+use lanyard_emulator_state::authorization::{
+    AccessCheck, AccessScope, ActionPlane, AssignmentAttributes,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};
 

@@ -8,7 +8,10 @@ use lanyard_emulator_state::resources::resource_store::Subscription;
 use lanyard_vocabulary::Cloud;
 use serde_json::{Value, json};
 
-use super::access::{authenticate, authorize_call, has_assignment_around, json_reply, list_reply, parse_request_scope, path_scope, subscription_scope};
+use super::access::{
+    authenticate, authorize_call, has_assignment_around, json_reply, list_reply,
+    parse_request_scope, path_scope, subscription_scope,
+};
 use super::error::bad_request;
 use super::locations::{Region, regions_of_cloud};
 

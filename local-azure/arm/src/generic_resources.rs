@@ -12,7 +12,10 @@ use lanyard_emulator_state::resources::resource_store::{ArmResource, UpsertOutco
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope, path_scope, require_group};
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
+    path_scope, require_group,
+};
 use super::error::ArmServiceError;
 use super::providers::{require_namespace, require_registered};
 use super::resource_reads::resource_type;

@@ -31,7 +31,9 @@ mod role_permissions;
 pub mod tags;
 
 use http::{Method, StatusCode};
-use lanyard_emulator_core::emulated_service::{EmulatedService, EngineError, coded_error, management_error_reply};
+use lanyard_emulator_core::emulated_service::{
+    EmulatedService, EngineError, coded_error, management_error_reply,
+};
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::request::ServiceReply;

@@ -17,7 +17,7 @@ pub struct Region {
     /// The name for people, such as `West Europe`.
     pub display_name: &'static str,
     /// The part of the world, such as `Europe`.
-    pub geography_group: &'static str,
+    pub(crate) geography_group: &'static str,
 }
 
 const fn region(

@@ -11,7 +11,9 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, LOCK_TYPE, UpsertOutcome};
 use serde_json::Value;
 
-use super::access::{authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope};
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
+};
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::odata_filter::ODataFilter;
 

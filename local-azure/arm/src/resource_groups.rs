@@ -5,10 +5,14 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::resources::resource_store::{ArmResource, RESOURCE_GROUP_TYPE, UpsertOutcome};
+use lanyard_emulator_state::resources::resource_store::{
+    ArmResource, RESOURCE_GROUP_TYPE, UpsertOutcome,
+};
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, empty_reply, group_scope, json_body, json_reply, subscription_scope};
+use super::access::{
+    authorize_call, empty_reply, group_scope, json_body, json_reply, subscription_scope,
+};
 use super::error::{ArmServiceError, bad_request};
 use super::locations::{normalize_region, regions_of_cloud};
 use super::odata_filter::ODataFilter;

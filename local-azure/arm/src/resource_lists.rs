@@ -4,10 +4,14 @@
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::resources::resource_store::{ArmResource, LOCK_TYPE, RESOURCE_GROUP_TYPE};
+use lanyard_emulator_state::resources::resource_store::{
+    ArmResource, LOCK_TYPE, RESOURCE_GROUP_TYPE,
+};
 use serde_json::Value;
 
-use super::access::{authenticate, group_scope, is_authorized, list_reply, require_group, subscription_scope};
+use super::access::{
+    authenticate, group_scope, is_authorized, list_reply, require_group, subscription_scope,
+};
 use super::odata_filter::ODataFilter;
 
 /// The fields that a filter can compare.

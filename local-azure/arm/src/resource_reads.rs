@@ -9,7 +9,10 @@ use lanyard_emulator_state::resources::resource_store::ArmResource;
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
-use super::access::{authenticate, authorize_call, has_assignment_around, is_authorized, json_reply, list_reply, parse_request_scope, path_scope, require_group};
+use super::access::{
+    authenticate, authorize_call, has_assignment_around, is_authorized, json_reply, list_reply,
+    parse_request_scope, path_scope, require_group,
+};
 use super::error::{ArmServiceError, bad_request};
 use super::long_running::{is_missing_after_write, poll_resource};
 use crate::resource_types::find_resource_type;

@@ -11,11 +11,16 @@ use lanyard_emulator_core::token::AuthenticatedCaller;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore, UpsertOutcome};
+use lanyard_emulator_state::resources::resource_store::{
+    ArmResource, ArmResourceStore, UpsertOutcome,
+};
 use lanyard_emulator_state::resources::stored_operation::PendingChange;
 use serde_json::{Map, Value, json};
 
-use super::access::{authorize_call, empty_reply, json_body, json_reply, parse_request_scope, path_scope, require_group};
+use super::access::{
+    authorize_call, empty_reply, json_body, json_reply, parse_request_scope, path_scope,
+    require_group,
+};
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::locations::{normalize_region, require_region};
 use super::long_running::PendingOperation;

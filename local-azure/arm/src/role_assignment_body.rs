@@ -3,7 +3,9 @@
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::token::AuthenticatedCaller;
-use lanyard_emulator_state::authorization::{AccessScope, Condition, ConditionError, RoleAssignment};
+use lanyard_emulator_state::authorization::{
+    AccessScope, Condition, ConditionError, RoleAssignment,
+};
 use lanyard_emulator_state::directory::DirectoryReader;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::Value;

@@ -4,13 +4,18 @@ use http::{Method, StatusCode};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use lanyard_emulator_core::token::AuthenticatedCaller;
-use lanyard_emulator_state::authorization::{AccessScope, AssignError, AssignOutcome, AttributeSource, Condition, RoleAssignment};
+use lanyard_emulator_state::authorization::{
+    AccessScope, AssignError, AssignOutcome, AttributeSource, Condition, RoleAssignment,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::access::{authenticate, authorize_assignment_change, authorize_call, empty_reply, extension_scope, json_body, json_reply, list_reply};
+use super::access::{
+    authenticate, authorize_assignment_change, authorize_call, empty_reply, extension_scope,
+    json_body, json_reply, list_reply,
+};
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::locks::require_unlocked;
 use super::odata_filter::ODataFilter;

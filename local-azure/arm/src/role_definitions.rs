@@ -6,13 +6,18 @@ use http::{Method, StatusCode};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use lanyard_emulator_core::token::AuthenticatedCaller;
-use lanyard_emulator_state::authorization::{AccessScope, BuiltInRoles, CustomRole, CustomRoleError, MAX_CUSTOM_ROLES, RoleDefinition};
+use lanyard_emulator_state::authorization::{
+    AccessScope, BuiltInRoles, CustomRole, CustomRoleError, MAX_CUSTOM_ROLES, RoleDefinition,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::access::{LinkedAction, authenticate, authorize, authorize_call, authorize_links, empty_reply, extension_scope, json_body, json_reply, list_reply};
+use super::access::{
+    LinkedAction, authenticate, authorize, authorize_call, authorize_links, empty_reply,
+    extension_scope, json_body, json_reply, list_reply,
+};
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::odata_filter::ODataFilter;
 use super::role_permissions::{parse_custom_role, permission_json};

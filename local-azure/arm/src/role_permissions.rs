@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::token::AuthenticatedCaller;
-use lanyard_emulator_state::authorization::{AccessScope, ActionPattern, BuiltInRoles, CustomRole, PermissionBlock, RoleDefinition};
+use lanyard_emulator_state::authorization::{
+    AccessScope, ActionPattern, BuiltInRoles, CustomRole, PermissionBlock, RoleDefinition,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};

@@ -1,7 +1,9 @@
 use http::{Method, StatusCode};
 use lanyard_emulator::FaultPlan;
 use lanyard_emulator::testing::arm_fixture::ArmFixture;
-use lanyard_emulator::testing::seeded_state::{SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure, seeded_nine_identities};
+use lanyard_emulator::testing::seeded_state::{
+    SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure,
+};
 use lanyard_emulator::testing::{EngineFixture, apply_fault_plan, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::identity_fault::IdentityFault;

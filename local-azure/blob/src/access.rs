@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_core::token::{AuthenticatedCaller, BearerTokenError, VerifiedTokenCache, verify_bearer};
+use lanyard_emulator_core::token::{
+    AuthenticatedCaller, BearerTokenError, VerifiedTokenCache, verify_bearer,
+};
 use lanyard_emulator_state::authorization::{AccessCheck, ActionPlane};
 use lanyard_emulator_state::azure_clouds::EmulatedCloud;
 use lanyard_emulator_state::azure_state::AzureState;

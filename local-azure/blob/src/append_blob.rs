@@ -11,7 +11,9 @@ use lanyard_emulator_state::storage::stored_blob::BlobKind;
 
 use super::access::authorize_blob;
 use super::blob_reads::find_blob;
-use super::blob_writes::{BlobUpload, check_change, parse_upload_properties, store_upload, with_checksum};
+use super::blob_writes::{
+    BlobUpload, check_change, parse_upload_properties, store_upload, with_checksum,
+};
 use super::checksum::verify_body_checksums;
 use super::error::BlobErrorCode;
 use super::permission::BlobPermission;

@@ -6,7 +6,9 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
 use lanyard_emulator_state::storage::lease::{Lease, LeasedResource};
 use lanyard_emulator_state::storage::store::BlobKey;
-use lanyard_emulator_state::storage::stored_blob::{BlobKind, CommittedBlock, CompletedCopy, ContentProperties, StoredBlob};
+use lanyard_emulator_state::storage::stored_blob::{
+    BlobKind, CommittedBlock, CompletedCopy, ContentProperties, StoredBlob,
+};
 
 use super::access::authorize_blob;
 use super::append_blob::create_append_blob;
@@ -17,7 +19,9 @@ use super::conditions::RequestConditions;
 use super::error::BlobErrorCode;
 use super::permission::BlobPermission;
 use super::reply::{reply_with_etag, with_optional_header};
-use super::request_headers::{parse_blob_properties, parse_lease_id, parse_metadata, parse_tier, reject_unsupported_headers};
+use super::request_headers::{
+    parse_blob_properties, parse_lease_id, parse_metadata, parse_tier, reject_unsupported_headers,
+};
 
 /// `PUT /{container}/{blob}`
 pub(super) fn put_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {

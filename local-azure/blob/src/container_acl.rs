@@ -11,7 +11,9 @@ use serde::Deserialize;
 
 use super::access::authorize_container;
 use super::conditions::RequestConditions;
-use super::container_operations::{change_container, check_public_access, find_container, parse_public_access};
+use super::container_operations::{
+    change_container, check_public_access, find_container, parse_public_access,
+};
 use super::error::BlobErrorCode;
 use super::http_date::parse_iso_date;
 use super::permission::BlobPermission;

@@ -181,7 +181,7 @@ fn operation_not_implemented_reply(request: &ServiceRequest) -> ServiceReply {
 }
 
 /// A reply with any status and code, for injected faults.
-pub fn injected_error_reply(status: StatusCode, code: &str, message: &str) -> ServiceReply {
+pub(crate) fn injected_error_reply(status: StatusCode, code: &str, message: &str) -> ServiceReply {
     let mut xml = XmlWriter::document();
     xml.open("Error");
     xml.element("Code", code);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use lanyard_emulator_state::request::{RequestScheme, ServiceRequest};
-use lanyard_emulator_state::storage::account::{AccountKey, StorageAccount, sign_with_base64_key};
+use lanyard_emulator_state::storage::account::{StorageAccount, sign_with_base64_key};
 use lanyard_emulator_state::storage::container::StoredAccessPolicy;
 use uuid::Uuid;
 

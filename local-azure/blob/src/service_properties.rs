@@ -6,7 +6,9 @@
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::storage::blob_service_properties::{BlobServiceProperties, LoggingProperties, MetricsProperties, RetentionPolicy};
+use lanyard_emulator_state::storage::blob_service_properties::{
+    BlobServiceProperties, LoggingProperties, MetricsProperties, RetentionPolicy,
+};
 use lanyard_emulator_state::storage::container::BlobContainer;
 use lanyard_emulator_state::storage::names::WEB_CONTAINER;
 use lanyard_emulator_state::storage::store::ContainerKey;

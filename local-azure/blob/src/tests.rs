@@ -2,21 +2,25 @@ mod append_blobs;
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use lanyard_emulator::testing::{APP, EngineFixture, FEDERATED, LOGIN, SECRET, SUBJECT, TENANT, azure_with_test_principals, issuer_key, principal_mut, reply_json, sign_token, start_time};
+use lanyard_emulator::testing::{
+    APP, EngineFixture, FEDERATED, LOGIN, SECRET, SUBJECT, TENANT, azure_with_test_principals,
+    issuer_key, principal_mut, reply_json, sign_token, start_time,
+};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::authorization::RoleAssignment;
 use lanyard_emulator_state::directory::{FederatedCredential, TrustedIssuer};
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::RedactedText;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::storage::account::{AccountKey, StorageAccount, StorageAccountSettings};
+use lanyard_emulator_state::storage::account::{
+    AccountKey, StorageAccount, StorageAccountSettings,
+};
 use lanyard_emulator_state::storage::container::PublicAccess;
 use lanyard_emulator_state::storage::store::ContainerKey;
 use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::*;
 use crate::public_document::read_public_document;
 use crate::sas::sas_request::SasRequest;
 

@@ -14,7 +14,11 @@ use lanyard_emulator_state::certificates::{common_name, days_after, set_validity
 use lanyard_emulator_state::identity_binding::is_proxy_server_name;
 use lanyard_emulator_state::keys::RedactedText;
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, CidrSubnet, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
+    SanType,
+};
 use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::pem::PemObject as _;
@@ -110,7 +114,7 @@ impl LocalAuthority {
     }
 
     /// Generates an authority with a name that no client trusts.
-    pub fn generate_untrusted(clouds: &AzureClouds) -> Result<Self, AuthorityError> {
+    pub(crate) fn generate_untrusted(clouds: &AzureClouds) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         Self::certify("lanyard local Azure, untrusted", key, clouds)
     }
@@ -199,12 +203,12 @@ impl LocalAuthority {
     }
 
     /// A leaf for a host that has expired a day ago.
-    pub fn expired_leaf(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
+    pub(crate) fn expired_leaf(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
         self.issue_leaf(host, (-LEAF_DAYS, -1))
     }
 
     /// A leaf for a host, which is not cached. The validity is in days from now.
-    pub fn issue_leaf(
+    pub(crate) fn issue_leaf(
         &self,
         host: &str,
         (from, until): (i64, i64),
@@ -214,7 +218,7 @@ impl LocalAuthority {
     }
 
     /// A leaf for a host, signed by an intermediate authority whose certificate is not in the chain.
-    pub fn leaf_of_intermediate(
+    pub(crate) fn leaf_of_intermediate(
         &self,
         clouds: &AzureClouds,
         host: &str,
@@ -249,7 +253,7 @@ impl LocalAuthority {
     }
 
     /// The leaf for a server name, if it is a name of a cloud or of a cluster's token proxy.
-    pub fn leaf_for_server_name(
+    pub(crate) fn leaf_for_server_name(
         &self,
         clouds: &AzureClouds,
         host: &str,

@@ -133,17 +133,20 @@ fn management_code(status: StatusCode) -> &'static str {
     }
 }
 
+/// Performs scheduled work.
+pub type PerformWork = fn(
+    &ServiceSet,
+    &mut AzureState,
+    &mut IdGenerator,
+    Timestamp,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
 /// Work that is due at a time, without a request. The engine performs it before the next request.
 #[derive(Debug, Clone, Copy)]
 pub struct ScheduledWork {
     pub is_due: fn(&AzureState, Timestamp) -> bool,
     /// Performs the work that is due. Slow. An error is logged.
-    pub perform: fn(
-        &ServiceSet,
-        &mut AzureState,
-        &mut IdGenerator,
-        Timestamp,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
+    pub perform: PerformWork,
 }
 
 /// The services of a local Azure, prepared for look-ups.
@@ -210,7 +213,7 @@ impl ServiceSet {
     }
 
     /// The segments of a request's path, as the routes of a service match them.
-    pub fn route_segments<'r>(
+    pub(crate) fn route_segments<'r>(
         &self,
         service: AzureService,
         request: &'r ServiceRequest,
@@ -252,7 +255,7 @@ impl ServiceSet {
     }
 
     /// The work that is due at a time, if there is any.
-    pub fn due_work(&self, azure: &AzureState, now: Timestamp) -> Option<ScheduledWork> {
+    pub(crate) fn due_work(&self, azure: &AzureState, now: Timestamp) -> Option<ScheduledWork> {
         self.scheduled.filter(|work| (work.is_due)(azure, now))
     }
 }

@@ -11,7 +11,9 @@ use lanyard_clock::SharedClock;
 use lanyard_emulator_state::azure_clouds::{AzureClouds, ServiceEndpoint};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::azure_state::AzureState;
-use lanyard_emulator_state::fault_rules::{CertificateProblem, FaultEffect, FaultPhase, ReplyChange, ReplyDelivery};
+use lanyard_emulator_state::fault_rules::{
+    CertificateProblem, FaultEffect, FaultPhase, ReplyChange, ReplyDelivery,
+};
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::RsaKeyError;
 use lanyard_emulator_state::request::{RequestScheme, ServiceReply, ServiceRequest};
@@ -22,6 +24,7 @@ use serde_json::json;
 use crate::authority::LocalAuthority;
 use crate::emulated_service::{EngineError, ScheduledWork, ServiceSet};
 use crate::fault_replies::replacement_reply;
+pub use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::operation_context::{OperationContext, OperationKeys, StateChange};
 use crate::operations::{OperationLookup, ServiceOperation};
@@ -30,7 +33,6 @@ use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::service_caches::ServiceCaches;
 use crate::service_headers::ServiceHeaders;
 use crate::state_store::{PendingCommit, StateStoreError, StateWriter};
-pub use crate::ingress::Ingress;
 
 /// The engine's reply to the client.
 #[derive(Debug)]
@@ -172,7 +174,11 @@ impl EmulatorEngine {
     }
 
     /// Processes a request, unless something slow has to happen before.
-    pub fn begin_request(&self, request: &ServiceRequest, ingress: Ingress) -> RequestProgress {
+    pub(crate) fn begin_request(
+        &self,
+        request: &ServiceRequest,
+        ingress: Ingress,
+    ) -> RequestProgress {
         let began = self.clock.monotonic();
         let mut trace = RequestTrace::default();
         let place = match resolve_endpoint(&self.clouds, request, ingress) {
@@ -204,7 +210,7 @@ impl EmulatorEngine {
 
     /// Generates the keys that a request needs, while the state is not locked, and processes the request.
     /// Slow.
-    pub fn resume_request(
+    pub(crate) fn resume_request(
         &self,
         request: &ServiceRequest,
         suspended: SuspendedRequest,
@@ -264,13 +270,13 @@ impl EmulatorEngine {
     }
 
     /// Rejects a tunnel to a host that is not Azure's; returns `None` if the tunnel is allowed.
-    pub fn reject_tunnel(&self, host: &str, port: u16) -> Option<ServiceReply> {
+    pub(crate) fn reject_tunnel(&self, host: &str, port: u16) -> Option<ServiceReply> {
         let rejection = tunnel_rejection(&self.clouds, host, port)?;
         Some(self.record_rejection(&ServiceRequest::connect(host, port), rejection))
     }
 
     /// Records a request that was rejected before it reached a service.
-    pub fn record_rejection(
+    pub(crate) fn record_rejection(
         &self,
         request: &ServiceRequest,
         rejection: ServiceReply,
@@ -355,7 +361,7 @@ impl EmulatorEngine {
     }
 
     /// Whether a fault rule half-closes the tunnel to a host. Records it in the request log.
-    pub fn half_closes_tunnel(&self, host: &str) -> bool {
+    pub(crate) fn half_closes_tunnel(&self, host: &str) -> bool {
         let mut state = self.state.lock();
         if !state.azure.faults.affect(FaultPhase::Tunnel) {
             return false;
@@ -370,7 +376,7 @@ impl EmulatorEngine {
     }
 
     /// Whether a fault rule changes the certificates of TLS connections.
-    pub fn has_handshake_faults(&self) -> bool {
+    pub(crate) fn has_handshake_faults(&self) -> bool {
         self.state.lock().azure.faults.affect(FaultPhase::Handshake)
     }
 
@@ -447,7 +453,7 @@ fn is_control_read(request: &ServiceRequest, trace: &RequestTrace, reply: &Servi
 }
 
 /// The reply to a change that is in memory and not on disk: the client must not rely on it.
-pub fn state_write_failed_reply(error: &StateStoreError) -> ServiceReply {
+pub(crate) fn state_write_failed_reply(error: &StateStoreError) -> ServiceReply {
     let message = format!("The state could not be written: {error}.");
     ServiceReply::json(
         StatusCode::INTERNAL_SERVER_ERROR,

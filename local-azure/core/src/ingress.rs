@@ -39,7 +39,7 @@ pub const CONTROL_HEADER: &str = "x-lanyard-control";
 
 /// The header that names the service of a request without TLS. The Key Vault plugin of Kubernetes (version
 /// 0.8.0) sends it to its proxy.
-pub const PROXY_TARGET_HEADER: &str = "x-azure-proxy-target";
+pub(crate) const PROXY_TARGET_HEADER: &str = "x-azure-proxy-target";
 
 /// The host and the path at a service of a request with [`PROXY_TARGET_HEADER`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl ProxyTarget {
 }
 
 /// Determines the service of a request, or the rejection.
-pub fn resolve_endpoint(
+pub(crate) fn resolve_endpoint(
     clouds: &AzureClouds,
     request: &ServiceRequest,
     ingress: Ingress,
@@ -104,7 +104,11 @@ pub fn resolve_endpoint(
 }
 
 /// The rejection of a tunnel to a host that is not Azure's.
-pub fn tunnel_rejection(clouds: &AzureClouds, host: &str, port: u16) -> Option<ServiceReply> {
+pub(crate) fn tunnel_rejection(
+    clouds: &AzureClouds,
+    host: &str,
+    port: u16,
+) -> Option<ServiceReply> {
     let is_open = clouds.endpoint_of_address(host, port).is_some();
     (!is_open).then(|| not_azure_reply(host))
 }

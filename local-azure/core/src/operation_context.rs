@@ -8,7 +8,9 @@ use lanyard_emulator_state::azure_clouds::{AzureClouds, ServiceEndpoint};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::id_generator::IdGenerator;
-use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, RsaKey, RsaKeyError, RsaKeySize};
+use lanyard_emulator_state::keys::{
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, RsaKey, RsaKeyError, RsaKeySize,
+};
 use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
 use lanyard_vocabulary::EntraClientId;
 use parking_lot::Mutex;
@@ -38,7 +40,7 @@ impl OperationKeys {
     }
 
     /// Whether the operation has to run again with more keys.
-    pub fn are_missing(&self) -> bool {
+    pub(crate) fn are_missing(&self) -> bool {
         !self.missing.is_empty()
     }
 
@@ -47,7 +49,7 @@ impl OperationKeys {
     /// # Errors
     ///
     /// Returns an error if the random source fails.
-    pub fn generate_missing(&mut self) -> Result<(), RsaKeyError> {
+    pub(crate) fn generate_missing(&mut self) -> Result<(), RsaKeyError> {
         let sizes = std::mem::take(&mut self.missing);
         let keys = RsaKey::generate_all(&sizes)?;
         self.generated.extend(sizes.into_iter().zip(keys));
@@ -95,7 +97,7 @@ pub struct OperationContext<'a> {
     pub authority: &'a LocalAuthority,
     pub parameters: &'a PathParameters<'a>,
     pub caller: Option<EntraClientId>,
-    pub state_change: StateChange,
+    pub(crate) state_change: StateChange,
     pub azure: &'a mut AzureState,
 }
 
@@ -217,7 +219,7 @@ impl<'a> OperationContext<'a> {
 
     /// Runs the operation of a service for another request, as if the client had sent it. `None` if the service
     /// does not implement the operation.
-    pub fn run_request(
+    pub(crate) fn run_request(
         &mut self,
         service: AzureService,
         request: &ServiceRequest,

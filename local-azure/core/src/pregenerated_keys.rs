@@ -26,7 +26,7 @@ struct KeyReserve {
 
 impl PregeneratedKeys {
     /// The reserve that all emulators of this process share.
-    pub fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         static KEYS: LazyLock<PregeneratedKeys> = LazyLock::new(PregeneratedKeys::default);
         KEYS.clone()
     }
@@ -47,7 +47,7 @@ impl PregeneratedKeys {
     }
 
     /// Returns keys that were generated and not used.
-    pub fn put_back(&self, unused: Vec<(RsaKeySize, RsaKey)>) {
+    pub(crate) fn put_back(&self, unused: Vec<(RsaKeySize, RsaKey)>) {
         let mut reserve = self.0.lock();
         let fitting = unused.into_iter().filter(|(size, _)| *size == RsaKeySize::Bits2048);
         let room = CAPACITY.saturating_sub(reserve.keys.len());

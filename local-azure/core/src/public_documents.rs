@@ -18,7 +18,7 @@ pub struct PublicDocumentMissing {
 }
 
 /// The path of an issuer's discovery document.
-pub const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
+pub(crate) const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 /// The path of the key sets of issuers whose keys are part of the state, as in Kubernetes.
 const KEY_SET_PATH: &str = "/openid/v1/jwks";
 

@@ -34,7 +34,7 @@ pub struct RequestLogEntry {
     pub api_version: Option<String>,
     /// The `User-Agent` of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_agent: Option<String>,
+    pub(crate) user_agent: Option<String>,
     /// The status of the reply.
     pub status: u16,
     /// Whether the request was sent over TLS.
@@ -43,7 +43,7 @@ pub struct RequestLogEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller: Option<EntraClientId>,
     /// The duration of the request, in microseconds of the emulator's clock.
-    pub micros: u64,
+    pub(crate) micros: u64,
     /// Why the request was rejected.
     #[serde(rename = "rejection", skip_serializing_if = "Option::is_none")]
     pub rejection: Option<String>,
@@ -58,7 +58,7 @@ pub struct RequestLogEntry {
 impl RequestLogEntry {
     /// The entry of a tunnel or a TLS handshake with an injected fault. No request follows it, so its status
     /// is 0.
-    pub fn of_connection(
+    pub(crate) fn of_connection(
         phase: FaultPhase,
         service: AzureService,
         host: &str,

@@ -40,7 +40,7 @@ impl ServiceHeaders {
     }
 
     /// Adds the headers.
-    pub fn add_to(self, mut reply: ServiceReply, request: &ServiceRequest) -> ServiceReply {
+    pub(crate) fn add_to(self, mut reply: ServiceReply, request: &ServiceRequest) -> ServiceReply {
         let mut id = Uuid::encode_buffer();
         let id: &str = self.request_id.hyphenated().encode_lower(&mut id);
         let date = DATE_PRINTER.timestamp_to_rfc9110_string(&self.now).unwrap_or_default();

@@ -403,7 +403,7 @@ impl StateChanges {
     }
 
     /// Collects the complete state, which replaces all earlier rows.
-    pub fn collect_all(
+    pub(crate) fn collect_all(
         authority: &StoredAuthority,
         azure: &mut AzureState,
         ids: &IdGenerator,
@@ -481,7 +481,7 @@ impl PendingCommit {
     }
 
     /// Like [`Self::wait`], outside of an asynchronous context.
-    pub fn wait_blocking(self) -> Result<(), StateStoreError> {
+    pub(crate) fn wait_blocking(self) -> Result<(), StateStoreError> {
         match self.0 {
             None => Ok(()),
             Some(receiver) => receiver.blocking_recv().unwrap_or(Err(StateStoreError::Stopped)),

@@ -16,7 +16,9 @@ use lanyard_vocabulary::{EntraClientId, EntraTenantId};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-pub use self::verification::{AuthenticatedCaller, BearerTokenError, VerifiedTokenCache, verify_bearer};
+pub use self::verification::{
+    AuthenticatedCaller, BearerTokenError, VerifiedTokenCache, verify_bearer,
+};
 
 /// Tokens with a longer lifetime have a `refresh_in` of half their lifetime.
 const LONG_LIFE_SECONDS: u32 = 7_200;

@@ -15,7 +15,9 @@ use super::planned_resource::{PlannedResource, declare_resource};
 use super::resource_index::{IndexedResource, ResourceReader, TemplateResourceIndex};
 use super::template::{DeploymentTemplate, OutputDefinition, TemplateScope};
 use super::template_error::{EvaluationError, JsonPath, TemplateError};
-use super::template_parameters::{TemplateType, missing_value_error, parse_parameter_values, typed_value_json};
+use super::template_parameters::{
+    TemplateType, missing_value_error, parse_parameter_values, typed_value_json,
+};
 use super::template_resource::MAX_RESOURCE_BYTES;
 use super::template_value::TemplateValue;
 

@@ -11,7 +11,9 @@ use http::{HeaderMap, Method, StatusCode};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
-use lanyard_emulator_state::resources::deployment_store::{DeploymentOperation, DeploymentOperationKind, DeploymentOutcome, TargetResource};
+use lanyard_emulator_state::resources::deployment_store::{
+    DeploymentOperation, DeploymentOperationKind, DeploymentOutcome, TargetResource,
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 

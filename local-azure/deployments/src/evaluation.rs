@@ -9,7 +9,9 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::deployment_scope::DeploymentScope;
-use super::expression::{FunctionCall, MemberAccess, TemplateExpression, TemplateFunction, TemplateOperand};
+use super::expression::{
+    FunctionCall, MemberAccess, TemplateExpression, TemplateFunction, TemplateOperand,
+};
 use super::resource_index::{ResourceReader, TemplateResourceIndex};
 use super::template_error::{EvaluationError, JsonPath};
 use super::template_functions::{concat, format_arguments, guid, string_argument};

@@ -19,7 +19,9 @@ mod state_export;
 mod state_listing;
 
 use http::{Method, StatusCode};
-use lanyard_emulator_core::emulated_service::{EmulatedService, EngineError, body_too_large_message, management_error_reply};
+use lanyard_emulator_core::emulated_service::{
+    EmulatedService, EngineError, body_too_large_message, management_error_reply,
+};
 use lanyard_emulator_core::ingress::CONTROL_HEADER;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};

@@ -71,7 +71,10 @@ pub use self::fault_plan::FaultPlan;
 pub use self::operation_listing::{OperationSummary, operations};
 pub use self::seed::SeedError;
 pub use self::seed::credential::IssuedCredential;
-pub use self::seed::plan::{DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, SeedPlanProblem, VaultPlan};
+pub use self::seed::plan::{
+    DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, SeedPlanProblem,
+    VaultPlan,
+};
 pub use self::seed::test_credentials::TestCredentials;
 pub use self::state_change_error::StateChangeError;
 pub use lanyard_emulator_core::authority::AuthorityError;
@@ -83,5 +86,7 @@ pub use lanyard_emulator_state::cloud_domain::{CloudDomain, ParseCloudDomainErro
 pub use lanyard_emulator_state::drill::{DrillDefinitionError, FaultDrill};
 pub use lanyard_emulator_state::fault_rules::{FaultRule, FaultRuleError};
 pub use lanyard_emulator_state::identity_fault::{IdentityFault, ParseIdentityFaultError};
-pub use lanyard_emulator_state::settings::{SettingField, SettingsChange, SettingsError, setting_fields};
+pub use lanyard_emulator_state::settings::{
+    SettingField, SettingsChange, SettingsError, setting_fields,
+};
 pub use lanyard_emulator_state::token_policy::TokenPolicy;

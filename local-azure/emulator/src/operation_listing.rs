@@ -37,7 +37,9 @@ pub fn operations() -> Vec<OperationSummary> {
     AzureService::ALL.into_iter().flat_map(operations_of_service).collect()
 }
 
-pub fn operations_of_service(service: AzureService) -> impl Iterator<Item = OperationSummary> {
+pub(crate) fn operations_of_service(
+    service: AzureService,
+) -> impl Iterator<Item = OperationSummary> {
     services().routes(service).rows().map(move |row| {
         let clients = clients_of(service.name(), row.id);
         let is_proved = !clients.is_empty() || service == AzureService::Control;

@@ -19,8 +19,8 @@ use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::request::{RequestScheme, ServiceReply, ServiceRequest};
 use uuid::Uuid;
 
-use crate::services::services;
 pub use crate::fault_plan::apply_fault_plan;
+use crate::services::services;
 pub use lanyard_emulator_state::testing::*;
 
 /// The engine of a state, called without sockets.

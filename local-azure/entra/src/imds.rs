@@ -7,7 +7,10 @@ use http::{Method, StatusCode};
 use lanyard_emulator_core::emulated_service::EmulatedService;
 use lanyard_emulator_core::operation_context::{ApiVersionError, OperationContext};
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
-use lanyard_emulator_core::token::{ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject, issue_access_token};
+use lanyard_emulator_core::token::{
+    ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject,
+    issue_access_token,
+};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::directory::ServicePrincipal;
 use lanyard_emulator_state::imds_node::{ImdsMachine, ImdsNode, segments_without_node};
@@ -16,7 +19,9 @@ use lanyard_vocabulary::{ArmResourceId, Cloud};
 use serde_json::{Value, json};
 
 use crate::token_service::engine_errors::metadata_service_error;
-use crate::token_service::error::{APPLICATION_DISABLED, APPLICATION_UNKNOWN, AadstsCode, RESOURCE_UNKNOWN};
+use crate::token_service::error::{
+    APPLICATION_DISABLED, APPLICATION_UNKNOWN, AadstsCode, RESOURCE_UNKNOWN,
+};
 use crate::token_service::token_directory;
 use crate::token_service::token_resource::find_token_resource;
 

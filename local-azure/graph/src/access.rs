@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use http::{Method, StatusCode};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::token::{AuthenticatedCaller, BearerTokenError};
-use lanyard_emulator_state::directory::{DirectoryReader, EntraDirectory, MICROSOFT_GRAPH, RestorableObject};
+use lanyard_emulator_state::directory::{
+    DirectoryReader, EntraDirectory, MICROSOFT_GRAPH, RestorableObject,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::EntraTenantId;
 use serde_json::{Map, Value};

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
-use lanyard_emulator_state::directory::{AppRoleAssignment, DirectoryObject, EntraDirectory, ServicePrincipal, first_party_by_object_id, graph_principal_id};
+use lanyard_emulator_state::directory::{
+    AppRoleAssignment, DirectoryObject, EntraDirectory, ServicePrincipal, first_party_by_object_id,
+    graph_principal_id,
+};
 use serde_json::{Map, Value, json};
 use uuid::{Uuid, uuid};
 

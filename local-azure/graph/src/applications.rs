@@ -1,15 +1,21 @@
 //! Applications: create, read, change, delete.
 
 use http::StatusCode;
-use lanyard_emulator_state::directory::{Application, DeletedDirectoryObject, DirectoryObject, RestorableObject};
+use lanyard_emulator_state::directory::{
+    Application, DeletedDirectoryObject, DirectoryObject, RestorableObject,
+};
 use lanyard_vocabulary::EntraClientId;
 use serde_json::{Map, Value, json};
 
 use super::access::GraphCall;
 use super::application_entity::{APPLICATION, APPLICATION_PROPERTIES};
 use super::application_rules::{check_app_roles, check_identifier_uris, check_scopes};
-use super::credential_json::{new_secret_text, parse_password, replace_key_credentials, retain_passwords};
-use super::entity::{GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content, object_reply};
+use super::credential_json::{
+    new_secret_text, parse_password, replace_key_credentials, retain_passwords,
+};
+use super::entity::{
+    GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content, object_reply,
+};
 use super::error::{GraphError, GraphResult};
 use super::owners::bound_owners;
 use super::path::ObjectKey;

@@ -7,7 +7,10 @@ use uuid::Uuid;
 
 use super::access::GraphCall;
 use super::application_entity::APPLICATION;
-use super::credential_json::{key_credential_json, key_id, new_secret_text, parse_key, parse_password, password_credential_json};
+use super::credential_json::{
+    key_credential_json, key_id, new_secret_text, parse_key, parse_password,
+    password_credential_json,
+};
 use super::entity::{json_reply, no_content};
 use super::error::{GraphError, GraphResult};
 use super::key_proof::verify_key_proof;

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
-use lanyard_emulator_state::directory::{DirectoryObject, ServicePrincipal, first_party_by_object_id};
+use lanyard_emulator_state::directory::{
+    DirectoryObject, ServicePrincipal, first_party_by_object_id,
+};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 

@@ -11,7 +11,9 @@ use super::entity::{count_reply, created_reply, entity_reply, list_reply, no_con
 use super::error::{GraphError, GraphResult};
 use super::group_entity::{GROUP, GROUP_PROPERTIES};
 use super::object_list::{list_objects, list_objects_of_type, list_references, stored_objects};
-use super::owners::{already_referenced, bound_objects, bound_owners, invalid_reference, object_in_body};
+use super::owners::{
+    already_referenced, bound_objects, bound_owners, invalid_reference, object_in_body,
+};
 use super::path::{ObjectKey, parse_object_id};
 use super::query::ListQuery;
 use super::rights::GraphRight;

@@ -35,7 +35,9 @@ mod user_entity;
 mod users;
 
 use http::{Method, StatusCode};
-use lanyard_emulator_core::emulated_service::{EmulatedService, EngineError, management_error_reply};
+use lanyard_emulator_core::emulated_service::{
+    EmulatedService, EngineError, management_error_reply,
+};
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::request::ServiceReply;

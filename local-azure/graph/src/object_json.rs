@@ -1,6 +1,8 @@
 //! Lists of objects of several types: owners, members, and results of look-ups by id.
 
-use lanyard_emulator_state::directory::{Application, DirectoryObject, EntraDirectory, Group, ServicePrincipal, User};
+use lanyard_emulator_state::directory::{
+    Application, DirectoryObject, EntraDirectory, Group, ServicePrincipal, User,
+};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 

@@ -54,7 +54,7 @@ pub(super) fn list_references(
     let origin = call.context.request.origin();
     let tenant = &call.caller.tenant;
     let reference = |object: &DirectoryObject<'_>| {
-        let (id, kind) = (object.object_id(), resource_name(&object));
+        let (id, kind) = (object.object_id(), resource_name(object));
         let url = format!(
             "{origin}/v2/{tenant}/directoryObjects/{id}/Microsoft.DirectoryServices.{kind}"
         );

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use http::StatusCode;
-use lanyard_emulator_state::directory::{FIRST_PARTY_APPLICATIONS, RestorableObject, ServicePrincipal, ServicePrincipalKind, first_party_by_client_id, first_party_by_object_id};
+use lanyard_emulator_state::directory::{
+    FIRST_PARTY_APPLICATIONS, RestorableObject, ServicePrincipal, ServicePrincipalKind,
+    first_party_by_client_id, first_party_by_object_id,
+};
 use lanyard_vocabulary::EntraClientId;
 use serde_json::{Map, Value};
 

@@ -8,12 +8,21 @@ mod permissions;
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use lanyard_emulator::testing::{APP, DOMAIN, EngineFixture, TENANT, USER_OBJECT_ID, azure_with_test_principals, reply_json, start_time, test_user};
+use lanyard_emulator::testing::{
+    APP, DOMAIN, EngineFixture, TENANT, USER_OBJECT_ID, azure_with_test_principals, reply_json,
+    start_time, test_user,
+};
 use lanyard_emulator_core::ingress::Ingress;
-use lanyard_emulator_core::token::{AccessTokenVersion, ClientAuthMethod, OptionalClaims, TokenGrant, TokenSubject, issue_access_token};
+use lanyard_emulator_core::token::{
+    AccessTokenVersion, ClientAuthMethod, OptionalClaims, TokenGrant, TokenSubject,
+    issue_access_token,
+};
 use lanyard_emulator_state::azure_clouds::AzureClouds;
 use lanyard_emulator_state::azure_state::AzureState;
-use lanyard_emulator_state::directory::{AppRoleAssignment, DirectoryRole, DirectoryRoleAssignment, GraphPermission, User, graph_principal_id};
+use lanyard_emulator_state::directory::{
+    AppRoleAssignment, DirectoryRole, DirectoryRoleAssignment, GraphPermission, User,
+    graph_principal_id,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::EntraClientId;
 use serde_json::Value;

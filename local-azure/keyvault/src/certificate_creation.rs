@@ -9,18 +9,27 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::keys::AsymmetricKey;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
-use lanyard_emulator_state::vaults::certificate_operation::{CertificateOperation, CertificateOperationStatus, WaitingVersion};
+use lanyard_emulator_state::vaults::certificate_operation::{
+    CertificateOperation, CertificateOperationStatus, WaitingVersion,
+};
 use lanyard_emulator_state::vaults::certificate_policy::CertificatePolicy;
 use lanyard_emulator_state::vaults::object_kind::{CREATE_CERTIFICATE, KeyVaultObjectKind};
-use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject};
+use lanyard_emulator_state::vaults::object_store::{
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+};
 use lanyard_emulator_state::vaults::vault::VaultStore;
 use lanyard_emulator_state::vaults::vault_object_key::VaultObjectKey;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::access::{VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    store_error_reply,
+};
 use super::api_version::{VaultApiVersion, VersionedFeature};
-use super::certificate_issuance::{IssueCertificateError, issue_self_signed, request_certificate, validity_from};
+use super::certificate_issuance::{
+    IssueCertificateError, issue_self_signed, request_certificate, validity_from,
+};
 use super::error::VaultServiceError;
 use super::keys::key_generation_error_reply;
 use super::objects::object_id;

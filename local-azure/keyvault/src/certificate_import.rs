@@ -9,16 +9,22 @@ use lanyard_emulator_state::vaults::bundle_form::BundleForm;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::certificate_operation::CertificateOperationStatus;
 use lanyard_emulator_state::vaults::der_certificate::DerCertificate;
-use lanyard_emulator_state::vaults::object_kind::{CREATE_CERTIFICATE, IMPORT_CERTIFICATE, KeyVaultObjectKind};
+use lanyard_emulator_state::vaults::object_kind::{
+    CREATE_CERTIFICATE, IMPORT_CERTIFICATE, KeyVaultObjectKind,
+};
 use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredObjectAttributes};
 use lanyard_emulator_state::vaults::vault::{EmulatedVault, VaultStore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::access::{VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+};
 use super::api_version::VersionedFeature;
 use super::certificate_bundle::{ImportBundleError, ImportedBundle, decode_bundle};
-use super::certificate_creation::{change_details, require_certificate_name, require_known_issuer, store_certificate_error_reply};
+use super::certificate_creation::{
+    change_details, require_certificate_name, require_known_issuer, store_certificate_error_reply,
+};
 use super::error::VaultServiceError;
 use super::objects::{StoredObject, version_id};
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};

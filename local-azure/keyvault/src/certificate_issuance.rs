@@ -6,10 +6,15 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 use lanyard_emulator_state::certificates::set_validity;
 use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyError, CertificateSigner};
-use lanyard_emulator_state::vaults::certificate_policy::{AlternativeNames, CertificatePolicy, X509Properties};
+use lanyard_emulator_state::vaults::certificate_policy::{
+    AlternativeNames, CertificatePolicy, X509Properties,
+};
 use lanyard_emulator_state::vaults::der_certificate::DerCertificate;
 use rcgen::string::Ia5String;
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, OtherNameValue, SanType, SerialNumber};
+use rcgen::{
+    CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, OtherNameValue, SanType,
+    SerialNumber,
+};
 use uuid::Uuid;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;

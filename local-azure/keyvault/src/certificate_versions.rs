@@ -11,8 +11,13 @@ use lanyard_emulator_state::keys::AsymmetricKey;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::der_certificate::DerCertificate;
 use lanyard_emulator_state::vaults::key_content::KeyContent;
-use lanyard_emulator_state::vaults::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, ObjectPermissions};
-use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore};
+use lanyard_emulator_state::vaults::object_kind::{
+    CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, ObjectPermissions,
+};
+use lanyard_emulator_state::vaults::object_store::{
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+    VersionedObjectStore,
+};
 use lanyard_emulator_state::vaults::vault::{SecretContent, VaultStore};
 use serde::Serialize;
 use serde_json::{Value, json};

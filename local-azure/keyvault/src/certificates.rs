@@ -7,12 +7,16 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::certificate_policy::CertificatePolicy;
-use lanyard_emulator_state::vaults::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE};
+use lanyard_emulator_state::vaults::object_kind::{
+    CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE,
+};
 use lanyard_emulator_state::vaults::object_store::{StoredObjectAttributes, StoredVaultObject};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::access::{VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply,
+};
 use super::certificate_creation::{change_details, parse_policy, require_known_issuer};
 use super::error::VaultServiceError;
 use super::objects::{changed_version_reply, find_version, object_id, requested_name_and_version};

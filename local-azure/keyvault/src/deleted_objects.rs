@@ -6,9 +6,14 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredVaultObject};
 use serde_json::{Value, json};
 
-use super::access::{VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    store_error_reply,
+};
 use super::error::VaultServiceError;
-use super::objects::{StoredObject, changed_version_reply, includes_pending, object_id, reject_managed};
+use super::objects::{
+    StoredObject, changed_version_reply, includes_pending, object_id, reject_managed,
+};
 use super::pages::VaultPageRequest;
 
 /// `DELETE /{kind}/{name}`: recoverably.

@@ -5,13 +5,20 @@ use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::vaults::certificate_issuer::{CertificateContact, CertificateIssuer, IssuerOrganization};
-use lanyard_emulator_state::vaults::object_kind::{DELETE_ISSUER, GET_ISSUER, LIST_ISSUERS, MANAGE_CONTACTS, SET_ISSUER, VaultPermission};
+use lanyard_emulator_state::vaults::certificate_issuer::{
+    CertificateContact, CertificateIssuer, IssuerOrganization,
+};
+use lanyard_emulator_state::vaults::object_kind::{
+    DELETE_ISSUER, GET_ISSUER, LIST_ISSUERS, MANAGE_CONTACTS, SET_ISSUER, VaultPermission,
+};
 use lanyard_emulator_state::vaults::vault_object_key::VaultObjectKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::{VaultMut, VaultRef, VaultView, authorize_call, authorize_call_at, authorized_vault_mut, invalid_name_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorize_call_at, authorized_vault_mut,
+    invalid_name_reply,
+};
 use super::error::VaultServiceError;
 use super::pages::VaultPageRequest;
 use super::request_body::{bad_parameter_reply, parse_body};

@@ -9,7 +9,9 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::keys::{AsymmetricKey, JwsAlgorithm, RedactedText, RsaKey, RsaPadding};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::key_content::KeyContent;
-use lanyard_emulator_state::vaults::object_kind::{DECRYPT, ENCRYPT, KeyVaultObjectKind, RELEASE_KEY, SIGN, UNWRAP, VERIFY, VaultPermission, WRAP};
+use lanyard_emulator_state::vaults::object_kind::{
+    DECRYPT, ENCRYPT, KeyVaultObjectKind, RELEASE_KEY, SIGN, UNWRAP, VERIFY, VaultPermission, WRAP,
+};
 use lanyard_emulator_state::vaults::object_store::StoredObjectAttributes;
 use serde::Deserialize;
 use serde_json::json;

@@ -6,13 +6,22 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyType};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::key_content::KeyContent;
-use lanyard_emulator_state::vaults::key_rotation_policy::{IsoDuration, KeyRotationPolicy, RotationTrigger, SHORTEST_INTERVAL_DAYS};
-use lanyard_emulator_state::vaults::object_kind::{GET_ROTATION_POLICY, KeyVaultObjectKind, ROTATE_KEY, SET_ROTATION_POLICY};
-use lanyard_emulator_state::vaults::object_store::{StoredObjectAttributes, StoredObjectVersion, StoredVaultObject};
+use lanyard_emulator_state::vaults::key_rotation_policy::{
+    IsoDuration, KeyRotationPolicy, RotationTrigger, SHORTEST_INTERVAL_DAYS,
+};
+use lanyard_emulator_state::vaults::object_kind::{
+    GET_ROTATION_POLICY, KeyVaultObjectKind, ROTATE_KEY, SET_ROTATION_POLICY,
+};
+use lanyard_emulator_state::vaults::object_store::{
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::{VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+    store_error_reply,
+};
 use super::api_version::VersionedFeature;
 use super::keys::key_generation_error_reply;
 use super::objects::{StoredObject, changed_version_reply, object_id, reject_managed};

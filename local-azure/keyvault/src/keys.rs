@@ -3,20 +3,34 @@
 use std::collections::BTreeMap;
 
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, EcJwkComponents, EcKey, EllipticCurve, JwkKeyType, RsaJwkComponents, RsaKey, RsaKeySize};
+use lanyard_emulator_state::keys::{
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, EcJwkComponents, EcKey, EllipticCurve,
+    JwkKeyType, RsaJwkComponents, RsaKey, RsaKeySize,
+};
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::vaults::object_kind::{CREATE_KEY, IMPORT_KEY, KEY_PERMISSIONS, KeyVaultObjectKind, ObjectPermissions, UPDATE_KEY};
-use lanyard_emulator_state::vaults::object_store::{StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore};
+use lanyard_emulator_state::vaults::object_kind::{
+    CREATE_KEY, IMPORT_KEY, KEY_PERMISSIONS, KeyVaultObjectKind, ObjectPermissions, UPDATE_KEY,
+};
+use lanyard_emulator_state::vaults::object_store::{
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
+};
 use lanyard_emulator_state::vaults::vault::VaultStore;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::access::{VaultMut, VaultView, authorize_call, authorized_vault_mut, object_error_reply};
+use super::access::{
+    VaultMut, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+};
 use super::api_version::VersionedFeature;
 use super::error::VaultServiceError;
-use super::objects::{AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed, requested_name_and_version, require_unmanaged, version_id};
+use super::objects::{
+    AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed,
+    requested_name_and_version, require_unmanaged, version_id,
+};
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
-pub(crate) use lanyard_emulator_state::vaults::key_content::{KeyContent, check_key_operations, permitted_operations};
+pub(crate) use lanyard_emulator_state::vaults::key_content::{
+    KeyContent, check_key_operations, permitted_operations,
+};
 
 #[derive(Deserialize)]
 struct CreateKeyBody {

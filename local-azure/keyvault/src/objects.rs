@@ -6,7 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::object_kind::{KeyVaultObjectKind, ObjectPermissions};
-use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionContent, VersionedObjectStore};
+use lanyard_emulator_state::vaults::object_store::{
+    ObjectStoreError, StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
+    VersionContent, VersionedObjectStore,
+};
 use lanyard_emulator_state::vaults::vault::{EmulatedVault, VaultStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,9 @@
 //! The operations of the vaults.
 
 use http::{Method, StatusCode};
-use lanyard_emulator_core::emulated_service::{EmulatedService, EngineError, coded_error, management_error_reply};
+use lanyard_emulator_core::emulated_service::{
+    EmulatedService, EngineError, coded_error, management_error_reply,
+};
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::request::ServiceReply;
@@ -10,9 +12,15 @@ use lanyard_emulator_state::vaults::key_content::KeyContent;
 use lanyard_emulator_state::vaults::vault::SecretContent;
 
 use super::backups::{back_up_object, restore_object};
-use super::deleted_objects::{delete_object, get_deleted_object, list_deleted_objects, purge_deleted_object, recover_deleted_object};
+use super::deleted_objects::{
+    delete_object, get_deleted_object, list_deleted_objects, purge_deleted_object,
+    recover_deleted_object,
+};
 use super::objects::{get_version, list_objects, list_versions};
-use super::{certificate_creation, certificate_import, certificates, issuers, key_operations, key_rotation, keys, secrets};
+use super::{
+    certificate_creation, certificate_import, certificates, issuers, key_operations, key_rotation,
+    keys, secrets,
+};
 use crate::pending_certificates;
 
 /// The data plane of vaults.
@@ -22,7 +30,7 @@ pub const SERVICE: EmulatedService = EmulatedService {
 };
 
 /// Every operation of the data plane.
-pub const OPERATIONS: &[&[ServiceOperation]] =
+pub(crate) const OPERATIONS: &[&[ServiceOperation]] =
     &[SECRETS, KEYS, KEY_CRYPTOGRAPHY, ISSUERS, CERTIFICATES];
 
 const SECRETS: &[ServiceOperation] = &[

@@ -8,11 +8,15 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::certificate_operation::CertificateOperationStatus;
-use lanyard_emulator_state::vaults::object_kind::{CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE};
+use lanyard_emulator_state::vaults::object_kind::{
+    CERTIFICATE_PERMISSIONS, KeyVaultObjectKind, UPDATE_CERTIFICATE,
+};
 use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredVaultObject};
 use serde::Deserialize;
 
-use super::access::{VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
+};
 use super::error::VaultServiceError;
 use super::objects::object_id;
 use super::request_body::parse_body;

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyType, RsaKeySize};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::bundle_form::BundleForm;
-use lanyard_emulator_state::vaults::certificate_policy::{AlternativeNames, CertificateKeyProperties, CertificateLifetimeAction, CertificatePolicy, IssuerParameters, LifetimeActionType, LifetimeTrigger, UNKNOWN_ISSUER, X509Properties};
+use lanyard_emulator_state::vaults::certificate_policy::{
+    AlternativeNames, CertificateKeyProperties, CertificateLifetimeAction, CertificatePolicy,
+    IssuerParameters, LifetimeActionType, LifetimeTrigger, UNKNOWN_ISSUER, X509Properties,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

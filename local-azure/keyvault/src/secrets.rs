@@ -7,16 +7,25 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::keys::RedactedText;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::bundle_form::BundleForm;
-use lanyard_emulator_state::vaults::object_kind::{KeyVaultObjectKind, ObjectPermissions, SECRET_PERMISSIONS, SET_SECRET, UPDATE_SECRET};
-use lanyard_emulator_state::vaults::object_store::{StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore};
+use lanyard_emulator_state::vaults::object_kind::{
+    KeyVaultObjectKind, ObjectPermissions, SECRET_PERMISSIONS, SET_SECRET, UPDATE_SECRET,
+};
+use lanyard_emulator_state::vaults::object_store::{
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionedObjectStore,
+};
 use lanyard_emulator_state::vaults::vault::{SecretContent, VaultStore};
 use serde::{Deserialize, Serialize};
 
-use super::access::{VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply};
+use super::access::{
+    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
+};
 use super::api_version::VersionedFeature;
 use super::certificate_bundle::encode_bundle;
 use super::error::VaultServiceError;
-use super::objects::{AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed, requested_name_and_version, require_unmanaged, version_id, version_reply};
+use super::objects::{
+    AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed,
+    requested_name_and_version, require_unmanaged, version_id, version_reply,
+};
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
 
 /// The maximum size of a value: 25 KiB.

@@ -1,5 +1,7 @@
 use http::StatusCode;
-use lanyard_emulator::testing::seeded_state::{SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure};
+use lanyard_emulator::testing::seeded_state::{
+    SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure,
+};
 use lanyard_emulator::testing::{EngineFixture, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::identity_fault::IdentityFault;
@@ -7,8 +9,10 @@ use lanyard_emulator_state::vaults::vault::EmulatedVault;
 use lanyard_vocabulary::Component;
 use serde_json::json;
 
-use super::vault_fixture::{AUDIENCE, KeyVaultFixture, TEST_CLIENT_VAULT, VAULT, VERSION, expected_error, secret_path, status_and_codes};
-use super::*;
+use super::vault_fixture::{
+    AUDIENCE, KeyVaultFixture, TEST_CLIENT_VAULT, VAULT, VERSION, expected_error, secret_path,
+    status_and_codes,
+};
 use crate::secrets::MAX_VALUE_BYTES;
 
 #[test]

@@ -1,7 +1,9 @@
 //! A seeded state for tests of vaults, and requests to them.
 
 use lanyard_emulator::FaultPlan;
-use lanyard_emulator::testing::seeded_state::{SEED_TIME, issue_access_token_for, nine_identity_plan, seeded_nine_identities};
+use lanyard_emulator::testing::seeded_state::{
+    SEED_TIME, issue_access_token_for, nine_identity_plan, seeded_nine_identities,
+};
 use lanyard_emulator::testing::{EngineFixture, apply_fault_plan, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::authorization::RoleAssignment;

@@ -21,13 +21,15 @@ use lanyard_emulator_core::operations::ServiceOperation;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::directory::ServicePrincipal;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE};
+use lanyard_emulator_state::resources::resource_store::{
+    ArmResource, ArmResourceStore, RESOURCE_GROUP_TYPE,
+};
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Map, Value, json};
 
+pub(super) use self::agent_pools::AGENT_POOL;
 use self::agent_pools::{AGENT_POOL_TYPE, pool_profile, pool_resource, require_system_pool};
 use self::kubernetes_versions::{list_versions, resolve_version};
-pub(super) use self::agent_pools::AGENT_POOL;
 
 pub(super) const MANAGED_CLUSTER: &str = "Microsoft.ContainerService/managedClusters";
 const USER_ASSIGNED: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";

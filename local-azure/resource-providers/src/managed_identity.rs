@@ -2,7 +2,10 @@
 //! 2024-11-30. Creating an identity also creates its principal in the directory.
 
 use http::{Method, StatusCode};
-use lanyard_emulator_arm::access::{authorize_call, empty_reply, group_scope, json_body, json_reply, list_reply, parse_request_scope, path_scope};
+use lanyard_emulator_arm::access::{
+    authorize_call, empty_reply, group_scope, json_body, json_reply, list_reply,
+    parse_request_scope, path_scope,
+};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
 use lanyard_emulator_arm::resource_type::{NameEdge, NamingRule, ResourceType};
 use lanyard_emulator_arm::resource_writes::ResourceWrite;

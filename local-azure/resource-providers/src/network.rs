@@ -16,7 +16,9 @@ mod security_groups;
 mod virtual_networks;
 
 use lanyard_emulator_arm::resource_type::ResourceType;
-use lanyard_emulator_arm::{child_operations, full, resource_operations, resource_reads, resource_writes, rg};
+use lanyard_emulator_arm::{
+    child_operations, full, resource_operations, resource_reads, resource_writes, rg,
+};
 use lanyard_emulator_core::operations::ServiceOperation;
 
 /// The types that clients can write.

@@ -25,22 +25,24 @@ use lanyard_vocabulary::RoleDefinitionId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use self::assignment_index::{AssignmentIndex, ScopeIndex};
-use self::role_assignment::RevokedAssignment;
-use self::role_definition::RoleVerdict;
-use crate::table::{StoredTable, Table};
-use crate::tracked::Tracked;
 pub use self::access_check::{AccessCheck, ManagementGroupsAbove};
 pub use self::access_scope::{AccessScope, ParseAccessScopeError};
+use self::assignment_index::{AssignmentIndex, ScopeIndex};
 pub use self::built_in_roles::BuiltInRoles;
-pub use self::condition::{AssignmentAttributes, AttributeSource, Condition, ConditionContext, ConditionError};
+pub use self::condition::{
+    AssignmentAttributes, AttributeSource, Condition, ConditionContext, ConditionError,
+};
 pub use self::custom_role::{CustomRole, CustomRoleError, MAX_CUSTOM_ROLES};
 pub use self::deny_assignment::{DeniedPrincipal, DenyAssignment};
 pub use self::explain::{AccessExplanation, NearestMiss};
 pub use self::pattern::ActionPattern;
+use self::role_assignment::RevokedAssignment;
 pub use self::role_assignment::{PropagationDelay, RoleAssignment};
 pub use self::role_assignments::{AssignError, AssignOutcome, RoleAssignmentLimits};
+use self::role_definition::RoleVerdict;
 pub use self::role_definition::{PermissionBlock, RoleDefinition};
+use crate::table::{StoredTable, Table};
+use crate::tracked::Tracked;
 
 /// The list of a role that an action is checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -136,7 +138,7 @@ impl Authorization {
     }
 
     /// Rebuilds the indexes after the tables were loaded.
-    pub fn rebuild_index(&mut self) {
+    pub(crate) fn rebuild_index(&mut self) {
         self.index = AuthorizationIndex::default();
         for (key, assignment) in self.assignments.iter() {
             self.index.assignments.insert(*key, assignment);
@@ -159,7 +161,7 @@ impl Authorization {
     }
 
     /// Returns the assignment that grants the request, or the reason for the denial.
-    pub fn decide_access(
+    pub(crate) fn decide_access(
         &self,
         request: AccessRequest<'_>,
     ) -> Result<&RoleAssignment, NearestMiss<'_>> {
@@ -238,7 +240,7 @@ impl Authorization {
     }
 
     /// Explains the decision on a request, with the decisive assignment or the nearest miss.
-    pub fn explain_decision(&self, request: AccessRequest<'_>) -> AccessExplanation {
+    pub(crate) fn explain_decision(&self, request: AccessRequest<'_>) -> AccessExplanation {
         AccessExplanation::of(self, request, &self.decide_access(request))
     }
 }

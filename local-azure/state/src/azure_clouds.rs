@@ -390,7 +390,7 @@ fn storage_service(host: &str, storage_suffix: &str) -> Option<AzureService> {
 }
 
 /// A name of Azure that a custom cloud with this domain would also have.
-pub fn colliding_azure_name(domain: &str) -> Option<String> {
+pub(crate) fn colliding_azure_name(domain: &str) -> Option<String> {
     let custom = EmulatedCloud::custom(domain, HTTPS_PORT);
     let azure = AzureClouds::new(None, HTTPS_PORT);
     let collides = |name: &&String| {

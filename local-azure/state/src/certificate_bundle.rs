@@ -3,7 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use p12_keystore::error::Error as Pkcs12Error;
-use p12_keystore::{Certificate, EncryptionAlgorithm, KeyStore, KeyStoreEntry, MacAlgorithm, PrivateKey, PrivateKeyChain};
+use p12_keystore::{
+    Certificate, EncryptionAlgorithm, KeyStore, KeyStoreEntry, MacAlgorithm, PrivateKey,
+    PrivateKeyChain,
+};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 

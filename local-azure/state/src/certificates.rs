@@ -49,7 +49,7 @@ pub fn common_name(name: &str) -> DistinguishedName {
 }
 
 /// Converts a key to a key pair of rcgen.
-pub fn rcgen_key_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Error> {
+pub(crate) fn rcgen_key_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Error> {
     let der = PrivatePkcs8KeyDer::from(key.pkcs8());
     rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256)
 }

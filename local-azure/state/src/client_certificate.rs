@@ -1,7 +1,10 @@
 //! Certificates for client authentication, and the emulated authorities that issue them.
 
 use jiff::Timestamp;
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose, SerialNumber};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose,
+    SerialNumber,
+};
 use uuid::Uuid;
 
 use crate::certificates::{common_name, set_validity};
@@ -57,7 +60,7 @@ pub fn create_authority(
 }
 
 /// Issues a certificate for client authentication by the authority `name`, in DER.
-pub fn issue_leaf_certificate(
+pub(crate) fn issue_leaf_certificate(
     name: &str,
     authority: &CertificateAuthority,
     leaf: &LeafCertificateSpec<'_>,

@@ -50,11 +50,13 @@ impl ClockOffset {
     }
 
     /// Stops the emulated time at `now`, which is emulated time.
+    #[must_use]
     pub fn stop_at(self, now: Timestamp) -> Self {
         Self { stopped_at: Some(self.stopped_at.unwrap_or(now)), ..self }
     }
 
     /// Resumes the emulated time from where it stopped, at clock time `clock`.
+    #[must_use]
     pub fn resume_from(self, clock: Timestamp) -> Self {
         match self.stopped_at {
             None => self,

@@ -25,22 +25,27 @@ use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::managed_identity_credential::ManagedIdentityCredential;
-use crate::table::{StoredTable, Table};
-use crate::tracked::Tracked;
 pub use self::app_role_assignment::AppRoleAssignment;
 pub use self::application::{Application, KeyCredential, PasswordCredential};
 pub use self::deleted_object::{DeletedDirectoryObject, RestorableObject};
 pub use self::directory_role::{DirectoryRole, DirectoryRoleAssignment};
 pub use self::federated_credential::FederatedCredential;
-pub use self::first_party::{FIRST_PARTY_APPLICATIONS, MICROSOFT_GRAPH, first_party_by_client_id, first_party_by_object_id, graph_principal_id};
+pub use self::first_party::{
+    FIRST_PARTY_APPLICATIONS, MICROSOFT_GRAPH, first_party_by_client_id, first_party_by_object_id,
+    graph_principal_id,
+};
 pub use self::graph_permission::GraphPermission;
 pub use self::group::Group;
-pub use self::replication::{DirectoryDelays, DirectoryReader, DirectoryReplica, DirectoryReplication};
+pub use self::replication::{
+    DirectoryDelays, DirectoryReader, DirectoryReplica, DirectoryReplication,
+};
 pub use self::service_principal::{ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer};
 pub use self::tenant::{NextSigningKeyMissing, Tenant, TenantSigningKey, TenantSigningKeys};
 pub use self::trusted_issuer::{CertificateAuthority, TrustedIssuer};
 pub use self::user::User;
+use crate::managed_identity_credential::ManagedIdentityCredential;
+use crate::table::{StoredTable, Table};
+use crate::tracked::Tracked;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -171,7 +176,7 @@ impl EntraDirectory {
     }
 
     /// Rebuilds the indexes after the tables were loaded.
-    pub fn rebuild_index(&mut self) {
+    pub(crate) fn rebuild_index(&mut self) {
         self.index = DirectoryIndex::default();
         for application in self.applications.values() {
             self.index.add_application(application);

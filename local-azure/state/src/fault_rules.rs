@@ -15,12 +15,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use self::effect::{
+    CertificateProblem, ErrorFormat, FaultEffect, FaultPhase, ReplyDelivery, ResetTime,
+};
 use self::rate_limit::{PublishedLimits, RateLimit, TokenBucketLimit};
+pub use self::reply_change::ReplyChange;
 use crate::azure_service::AzureService;
 use crate::jose::UnverifiedToken;
 use crate::request::ServiceRequest;
-pub use self::effect::{CertificateProblem, ErrorFormat, FaultEffect, FaultPhase, ReplyDelivery, ResetTime};
-pub use self::reply_change::ReplyChange;
 
 /// The fault rules in order of precedence.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -86,7 +88,7 @@ pub struct FaultRule {
     pub beyond: Option<RateLimit>,
     /// Affects only requests for which a token bucket has no token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bucket: Option<TokenBucketLimit>,
+    pub(crate) bucket: Option<TokenBucketLimit>,
     /// Affects only requests beyond the limits that Azure publishes for the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<PublishedLimits>,

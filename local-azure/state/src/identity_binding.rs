@@ -14,7 +14,7 @@ use crate::directory::FederatedCredential;
 /// The audience of tokens for the proxy.
 pub const PROXY_TOKEN_AUDIENCE: &str = "api://AKSIdentityBinding";
 /// The suffix of the server names.
-pub const SUFFIX: &str = "ests.aks";
+pub(crate) const SUFFIX: &str = "ests.aks";
 /// The prefix of the cluster's id in the digest.
 const SALT: &str = "identity-binding";
 /// The digits of base32hex (RFC 4648, 7), in lower case.

@@ -113,7 +113,7 @@ impl TryFrom<String> for IdentityFault {
 }
 
 /// An encoding that differs from the declared one.
-pub const fn mismatched_encoding(declared: ObjectEncoding) -> ObjectEncoding {
+pub(crate) const fn mismatched_encoding(declared: ObjectEncoding) -> ObjectEncoding {
     match declared {
         ObjectEncoding::Utf8 | ObjectEncoding::Hex => ObjectEncoding::Base64,
         ObjectEncoding::Base64 => ObjectEncoding::Utf8,

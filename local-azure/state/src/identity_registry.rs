@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use lanyard_vocabulary::cloud::CloudEndpoints;
-use lanyard_vocabulary::{ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, ObjectEncoding, SecretName, SubscriptionId};
+use lanyard_vocabulary::{
+    ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, ObjectEncoding, SecretName,
+    SubscriptionId,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

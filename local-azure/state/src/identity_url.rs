@@ -98,6 +98,7 @@ impl IdentityUrl {
     }
 
     /// The URL of the resource under another id.
+    #[must_use]
     pub fn moved_to(mut self, resource_id: ArmResourceId) -> Self {
         self.resource_id = resource_id;
         self

@@ -15,7 +15,10 @@ use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
-use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair, RsaParameters, RsaSignatureEncoding, UnparsedPublicKey};
+use aws_lc_rs::signature::{
+    KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair, RsaParameters, RsaSignatureEncoding,
+    UnparsedPublicKey,
+};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -23,7 +26,9 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::RSAPublicKey;
 use zeroize::Zeroizing;
 
-pub use self::asymmetric_key::{AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, CertificateSigner, JwkKeyType};
+pub use self::asymmetric_key::{
+    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, CertificateSigner, JwkKeyType,
+};
 pub use self::elliptic_curve::{EcJwkComponents, EcKey, EcKeyError, EllipticCurve};
 pub use self::encryption::{RsaJwkComponents, RsaPadding};
 pub use self::signature_algorithm::JwsAlgorithm;
@@ -158,7 +163,7 @@ impl RsaKey {
     /// # Errors
     ///
     /// Returns an error if the random source fails.
-    pub fn generate_sized(size: RsaKeySize) -> Result<Self, RsaKeyError> {
+    pub(crate) fn generate_sized(size: RsaKeySize) -> Result<Self, RsaKeyError> {
         let pair =
             RsaKeyPair::generate(size.key_size()).map_err(|Unspecified| RsaKeyError::Generation)?;
         Self::from_key_pair(pair)
@@ -239,7 +244,7 @@ impl RsaKey {
     /// # Errors
     ///
     /// Returns an error if the stored key cannot be parsed.
-    pub fn size_bits(&self) -> Result<u32, RsaKeyError> {
+    pub(crate) fn size_bits(&self) -> Result<u32, RsaKeyError> {
         let bytes = self.key_pair()?.public_modulus_len();
         Ok(u32::try_from(bytes * 8).unwrap_or(u32::MAX))
     }

@@ -14,7 +14,9 @@ use zeroize::Zeroizing;
 
 use crate::certificate_bundle::CredentialBundleFormat;
 use crate::certificates::days_after;
-use crate::client_certificate::{CertificateValidityPeriod, ClientCertificateError, LeafCertificateSpec, issue_leaf_certificate};
+use crate::client_certificate::{
+    CertificateValidityPeriod, ClientCertificateError, LeafCertificateSpec, issue_leaf_certificate,
+};
 use crate::directory::EntraDirectory;
 use crate::keys::{RedactedText, RsaKey};
 
@@ -84,6 +86,7 @@ impl CredentialDates {
     ///
     /// It begins five minutes ago, because the service backdates to tolerate clock skew, and later than the
     /// last one.
+    #[must_use]
     pub fn following(last_not_before: Option<Timestamp>, now: Timestamp) -> Self {
         let second = SignedDuration::from_secs(1);
         let backdated = now.checked_sub(SignedDuration::from_mins(5)).unwrap_or(now);
@@ -161,6 +164,7 @@ impl ManagedIdentityCredential {
     }
 
     /// The document with the URLs of another cloud.
+    #[must_use]
     pub fn with_urls(self, urls: CredentialUrls) -> Self {
         let CredentialUrls { authentication_endpoint, client_secret_url } = urls;
         Self { authentication_endpoint, client_secret_url, ..self }

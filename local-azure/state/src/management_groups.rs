@@ -66,17 +66,21 @@ impl ManagementGroups {
     }
 
     /// The display name of the root group of a tenant.
-    pub fn root_name(&self, tenant: &EntraTenantId) -> &str {
+    pub(crate) fn root_name(&self, tenant: &EntraTenantId) -> &str {
         self.root_names.get(tenant).map_or("Tenant Root Group", String::as_str)
     }
 
     /// Changes the display name of the root group of a tenant.
-    pub fn rename_root(&mut self, tenant: EntraTenantId, name: String) {
+    pub(crate) fn rename_root(&mut self, tenant: EntraTenantId, name: String) {
         self.root_names.insert(tenant, name);
     }
 
     /// The group of a tenant with a name, ignoring case; not its root group.
-    pub fn group_in_tenant(&self, name: &str, tenant: &EntraTenantId) -> Option<&ManagementGroup> {
+    pub(crate) fn group_in_tenant(
+        &self,
+        name: &str,
+        tenant: &EntraTenantId,
+    ) -> Option<&ManagementGroup> {
         self.group(name).filter(|group| group.tenant == *tenant)
     }
 
@@ -91,7 +95,7 @@ impl ManagementGroups {
     }
 
     /// The groups directly below a group; `None` is the root group.
-    pub fn children_of<'a>(
+    pub(crate) fn children_of<'a>(
         &'a self,
         tenant: &'a EntraTenantId,
         parent: Option<&'a str>,
@@ -103,7 +107,7 @@ impl ManagementGroups {
     }
 
     /// The group of a subscription; `None` is the root group.
-    pub fn group_of_subscription(&self, id: &str) -> Option<&ManagementGroup> {
+    pub(crate) fn group_of_subscription(&self, id: &str) -> Option<&ManagementGroup> {
         self.group(self.subscriptions.get(&id.to_ascii_lowercase())?)
     }
 
@@ -141,7 +145,7 @@ impl ManagementGroups {
     }
 
     /// Moves a subscription to a group; `None` is the root group.
-    pub fn move_subscription(&mut self, id: &str, group: Option<&str>) {
+    pub(crate) fn move_subscription(&mut self, id: &str, group: Option<&str>) {
         let id = id.to_ascii_lowercase();
         match group {
             Some(group) => drop(self.subscriptions.insert(id, group.to_ascii_lowercase())),

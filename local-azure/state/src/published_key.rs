@@ -44,7 +44,7 @@ impl IssuerJsonWebKey {
 
 impl RsaPublicJwk {
     /// Modulus and exponent, big endian, base64url.
-    pub fn modulus_and_exponent(&self) -> (&str, &str) {
+    pub(crate) fn modulus_and_exponent(&self) -> (&str, &str) {
         (&self.n, &self.e)
     }
 

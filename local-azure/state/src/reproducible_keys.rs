@@ -64,7 +64,7 @@ impl IdGenerator {
     /// # Errors
     ///
     /// Returns an error if the random source fails.
-    pub fn next_bytes<const LENGTH: usize>(
+    pub(crate) fn next_bytes<const LENGTH: usize>(
         &mut self,
     ) -> Result<Zeroizing<[u8; LENGTH]>, Unspecified> {
         let mut bytes = Zeroizing::new([0; LENGTH]);

@@ -188,13 +188,13 @@ impl ServiceReply {
 }
 
 /// `https://`, the host, and the port unless it is 443.
-pub fn https_origin(host: &str, port: u16) -> String {
+pub(crate) fn https_origin(host: &str, port: u16) -> String {
     if port == HTTPS_PORT { format!("https://{host}") } else { format!("https://{host}:{port}") }
 }
 
 /// Normalizes a path to single slashes without a trailing slash: JavaScript clients double slashes, and after
 /// a redirect several clients would drop their `Authorization` header.
-pub fn normalize_path(path: &str) -> String {
+pub(crate) fn normalize_path(path: &str) -> String {
     let mut normal = String::with_capacity(path.len());
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         normal.push('/');

@@ -8,20 +8,20 @@ mod fields;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::fields::{SettingField, setting_fields};
 use crate::authorization::{PropagationDelay, RoleAssignmentLimits};
 use crate::azure_state::AzureState;
 use crate::directory::DirectoryDelays;
 use crate::resources::arm_settings::ArmSettings;
 use crate::resources::deleted_resources::ResourceDelays;
 use crate::token_policy::TokenPolicy;
-pub use self::fields::{SettingField, setting_fields};
 
 /// The settings that can change at run time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct EmulatorSettings {
     pub resource_manager: ArmSettings,
-    pub role_assignment_limits: RoleAssignmentLimits,
+    pub(crate) role_assignment_limits: RoleAssignmentLimits,
     pub propagation: PropagationSettings,
     /// The lifetimes of tokens.
     pub tokens: TokenPolicy,

@@ -37,6 +37,11 @@ impl<K: TableKey, V> Table<K, V> {
         self.rows.len()
     }
 
+    /// Whether the table has no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -78,7 +83,10 @@ impl<K: TableKey, V> Table<K, V> {
     }
 
     /// Removes the rows for which `condition` holds, and returns them. Visits every row of the table.
-    pub fn extract_if(&mut self, mut condition: impl FnMut(&K, &mut V) -> bool) -> Vec<(K, V)> {
+    pub(crate) fn extract_if(
+        &mut self,
+        mut condition: impl FnMut(&K, &mut V) -> bool,
+    ) -> Vec<(K, V)> {
         let removed: Vec<_> = self.rows.extract_if(.., |key, row| condition(key, row)).collect();
         self.changed.extend(removed.iter().map(|(key, _)| key.clone()));
         removed

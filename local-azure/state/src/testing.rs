@@ -13,7 +13,11 @@ use uuid::Uuid;
 
 use crate::azure_state::AzureState;
 use crate::certificates::{common_name, days_after, rcgen_key_pair, set_validity};
-use crate::directory::{Application, CertificateAuthority, EntraDirectory, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer, Tenant, TrustedIssuer, User};
+use crate::directory::{
+    Application, CertificateAuthority, EntraDirectory, FederatedCredential, KeyCredential,
+    PasswordCredential, ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer, Tenant,
+    TrustedIssuer, User,
+};
 use crate::keys::{RedactedText, RsaKey};
 use crate::request::ServiceReply;
 
@@ -61,7 +65,7 @@ pub fn start_time() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
 }
 
-pub fn authority_params(name: &str) -> CertificateParams {
+pub(crate) fn authority_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

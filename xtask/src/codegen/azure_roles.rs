@@ -15,7 +15,7 @@ use crate::repository::Repository;
 use crate::task_error::TaskError;
 
 /// The path of the written file in the repository.
-const ROLES_PATH: &str = "crates/emulator/src/authorization/built_in_roles.txt";
+const ROLES_PATH: &str = "local-azure/state/src/authorization/built_in_roles.txt";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn emulator_dependency_is_found() {
         let tree = "lanyard v0.1.0 (/src/lanyard) cli\nlanyard-api v0.1.0 (/src/crates/api) \n\
-                    lanyard-emulator v0.1.0 (/src/crates/emulator)  (*)\n";
+                    lanyard-emulator v0.1.0 (/src/local-azure/emulator)  (*)\n";
         assert_eq!(ImageKind::Lanyard.find_forbidden(tree), ["lanyard: lanyard-emulator"]);
         assert!(ImageKind::Azure.find_forbidden(tree).is_empty());
     }

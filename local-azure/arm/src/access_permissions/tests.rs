@@ -1,4 +1,6 @@
-use lanyard_emulator::testing::authorization_fixture::{ASSIGNMENTS, AuthorizationFixture, GROUP, READER, SECRETS_USER, SUB, VAULT};
+use lanyard_emulator::testing::authorization_fixture::{
+    ASSIGNMENTS, AuthorizationFixture, GROUP, READER, SECRETS_USER, SUB, VAULT,
+};
 use lanyard_emulator::testing::reply_json;
 use serde_json::json;
 

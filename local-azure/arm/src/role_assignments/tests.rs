@@ -1,5 +1,8 @@
 use http::StatusCode;
-use lanyard_emulator::testing::authorization_fixture::{ACCESS_ADMINISTRATOR, ASSIGNMENTS, AuthorizationFixture, CONTRIBUTOR, GROUP, OWNER, READER, SECRETS_USER, SUB, UNKNOWN, VAULT, assignment_body, code, guid, message};
+use lanyard_emulator::testing::authorization_fixture::{
+    ACCESS_ADMINISTRATOR, ASSIGNMENTS, AuthorizationFixture, CONTRIBUTOR, GROUP, OWNER, READER,
+    SECRETS_USER, SUB, UNKNOWN, VAULT, assignment_body, code, guid, message,
+};
 use lanyard_emulator::testing::reply_json;
 use lanyard_emulator::testing::seeded_state::SEED_TIME;
 use lanyard_emulator_state::authorization::PropagationDelay;

@@ -1,5 +1,8 @@
 use http::StatusCode;
-use lanyard_emulator::testing::authorization_fixture::{ACCESS_ADMINISTRATOR, ASSIGNMENTS, AuthorizationFixture, DEFINITIONS, GROUP, READER, SECRETS_USER, SUB, UNKNOWN, VAULT, assignment_body, code, custom_role_body, guid, message};
+use lanyard_emulator::testing::authorization_fixture::{
+    ACCESS_ADMINISTRATOR, ASSIGNMENTS, AuthorizationFixture, DEFINITIONS, GROUP, READER,
+    SECRETS_USER, SUB, UNKNOWN, VAULT, assignment_body, code, custom_role_body, guid, message,
+};
 use lanyard_emulator::testing::reply_json;
 use serde_json::{Value, json};
 

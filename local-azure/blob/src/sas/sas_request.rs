@@ -2,7 +2,9 @@
 
 use lanyard_emulator_state::storage::account::{AccountKey, StorageAccount};
 
-use super::{SasKind, SasParameters, SignedRequestParts, account_string_to_sign, resource_string_to_sign};
+use super::{
+    SasKind, SasParameters, SignedRequestParts, account_string_to_sign, resource_string_to_sign,
+};
 
 /// The version of signatures that Azure Resource Manager issues.
 const ISSUED_VERSION: &str = "2022-11-02";

@@ -67,7 +67,7 @@ impl EmulatorEngine {
     }
 
     /// Submits the complete state, which replaces the stored one.
-    pub fn submit_all(
+    pub(crate) fn submit_all(
         &self,
         azure: &mut AzureState,
         ids: &IdGenerator,
@@ -77,7 +77,7 @@ impl EmulatorEngine {
     }
 
     /// Submits the changes since the last call. Without a state directory, it only forgets them.
-    pub fn submit_changes(
+    pub(crate) fn submit_changes(
         &self,
         azure: &mut AzureState,
         ids: &IdGenerator,

@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 use lanyard_emulator_state::fault_rules::CertificateProblem;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache, StoresServerSessions};
+use rustls::server::{
+    ClientHello, ResolvesServerCert, ServerSessionMemoryCache, StoresServerSessions,
+};
 use rustls::sign::CertifiedKey;
 
 use crate::authority::LocalAuthority;

@@ -6,7 +6,10 @@ use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::directory::TenantSigningKey;
 use lanyard_emulator_state::jose::UnverifiedToken;
 use lanyard_emulator_state::keys::RsaKey;
-use lanyard_emulator_state::testing::{MSI, TENANT, USER, azure_with_test_principals, client_key, sign_token as sign_assertion, start_time, tenant_key};
+use lanyard_emulator_state::testing::{
+    MSI, TENANT, USER, azure_with_test_principals, client_key, sign_token as sign_assertion,
+    start_time, tenant_key,
+};
 
 use super::*;
 

@@ -96,7 +96,7 @@ impl VerifiedTokenCache {
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.recent.len() + self.older.len()
     }
 }

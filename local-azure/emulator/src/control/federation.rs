@@ -3,9 +3,13 @@
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::authorization::{AccessScope, AssignError, AssignOutcome, ParseAccessScopeError, RoleAssignment};
+use lanyard_emulator_state::authorization::{
+    AccessScope, AssignError, AssignOutcome, ParseAccessScopeError, RoleAssignment,
+};
 use lanyard_emulator_state::directory::{FederatedCredential, TrustedIssuer};
-use lanyard_emulator_state::identity_binding::{IdentityBinding, PROXY_TOKEN_AUDIENCE, is_proxy_server_name, proxy_server_name};
+use lanyard_emulator_state::identity_binding::{
+    IdentityBinding, PROXY_TOKEN_AUDIENCE, is_proxy_server_name, proxy_server_name,
+};
 use lanyard_emulator_state::published_key::IssuerJsonWebKey;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::{EntraClientId, RoleDefinitionId};

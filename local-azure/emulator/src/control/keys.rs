@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyType, RsaJwkComponents, RsaKey, RsaKeySize};
+use lanyard_emulator_state::keys::{
+    AsymmetricKey, AsymmetricKeyType, RsaJwkComponents, RsaKey, RsaKeySize,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::key_content::KeyContent;
-use lanyard_emulator_state::vaults::object_store::{DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion};
+use lanyard_emulator_state::vaults::object_store::{
+    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion,
+};
 use lanyard_vocabulary::SecretName;
 use serde::Deserialize;
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_entra::token_service::device_code::{DeviceCodeDecision, self};
+use lanyard_emulator_entra::token_service::device_code::{self, DeviceCodeDecision};
 use lanyard_emulator_entra::token_service::error::TokenServiceError;
 use lanyard_emulator_entra::token_service::token_directory;
 use lanyard_emulator_entra::token_service::user_sign_in::select_user;

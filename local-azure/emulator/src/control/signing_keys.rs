@@ -2,7 +2,9 @@
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::directory::{NextSigningKeyMissing, TenantSigningKey, TenantSigningKeys};
+use lanyard_emulator_state::directory::{
+    NextSigningKeyMissing, TenantSigningKey, TenantSigningKeys,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use serde::Deserialize;
 use serde_json::json;

@@ -2,9 +2,13 @@
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::authorization::{AccessCheck, AccessScope, ActionPlane, ParseAccessScopeError};
+use lanyard_emulator_state::authorization::{
+    AccessCheck, AccessScope, ActionPlane, ParseAccessScopeError,
+};
 use lanyard_emulator_state::azure_state::AzureState;
-use lanyard_emulator_state::directory::{EntraDirectory, ServicePrincipal, ServicePrincipalKind, Tenant};
+use lanyard_emulator_state::directory::{
+    EntraDirectory, ServicePrincipal, ServicePrincipalKind, Tenant,
+};
 use lanyard_emulator_state::identity_registry::ComponentIdentity;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::storage::account::StorageAccount;

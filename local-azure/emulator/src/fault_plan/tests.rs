@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::testing::seeded_state::{SEED_TIME, nine_identity_plan, seed_azure, seeded_nine_identities};
+use crate::testing::seeded_state::{
+    SEED_TIME, nine_identity_plan, seed_azure, seeded_nine_identities,
+};
 
 /// The objects that a component's identity flow depends on: its secret, its principal, its assignments and
 /// the permission of the vault reader.

@@ -1,6 +1,8 @@
 //! Seeds the subscription, the resource groups and the resources that the components' first requests read.
 
-use lanyard_emulator_state::resources::resource_store::{ArmResource, RESOURCE_GROUP_TYPE, Subscription};
+use lanyard_emulator_state::resources::resource_store::{
+    ArmResource, RESOURCE_GROUP_TYPE, Subscription,
+};
 use lanyard_vocabulary::{ArmResourceId, EntraTenantId};
 use serde_json::{Value, json};
 

@@ -13,8 +13,13 @@ use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::identity_fault::IdentityFault;
 use lanyard_emulator_state::identity_registry::ComponentIdentity;
 use lanyard_emulator_state::keys::{RedactedText, RsaKey};
-use lanyard_emulator_state::managed_identity_credential::{BundleContent, CredentialDates, CredentialUrls, CustomClaims, ManagedIdentityCredential, NewCredential, certificate_subject, issue_certificate_bundle, user_assigned_secret_url};
-use lanyard_emulator_state::vaults::object_store::{DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion};
+use lanyard_emulator_state::managed_identity_credential::{
+    BundleContent, CredentialDates, CredentialUrls, CustomClaims, ManagedIdentityCredential,
+    NewCredential, certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
+};
+use lanyard_emulator_state::vaults::object_store::{
+    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion,
+};
 use lanyard_emulator_state::vaults::vault::SecretContent;
 use lanyard_vocabulary::{Component, EntraClientId, ObjectEncoding, SecretName};
 use serde::Serialize;

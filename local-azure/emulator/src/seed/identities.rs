@@ -6,7 +6,9 @@ use lanyard_emulator_state::authorization::{AccessScope, RoleAssignment};
 use lanyard_emulator_state::directory::{ServicePrincipal, ServicePrincipalKind};
 use lanyard_emulator_state::identity_registry::ComponentIdentity;
 use lanyard_emulator_state::vaults::object_kind::KeyVaultObjectKind;
-use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId, RoleDefinitionId, RoleScope};
+use lanyard_vocabulary::{
+    ArmResourceId, EntraClientId, EntraTenantId, RoleDefinitionId, RoleScope,
+};
 use serde_json::json;
 use uuid::Uuid;
 

@@ -6,7 +6,10 @@ use std::net::IpAddr;
 use lanyard_emulator_state::certificate_bundle::CredentialBundleFormat;
 use lanyard_emulator_state::imds_node::is_valid_node_name;
 use lanyard_emulator_state::seed_plan_fingerprint::SeedPlanFingerprint;
-use lanyard_vocabulary::{ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, InfraId, ObjectEncoding, SecretName, SubscriptionId, VaultName};
+use lanyard_vocabulary::{
+    ArmResourceId, Cloud, Component, EntraClientId, EntraTenantId, InfraId, ObjectEncoding,
+    SecretName, SubscriptionId, VaultName,
+};
 use serde::{Deserialize, Serialize};
 
 use super::SeedError;

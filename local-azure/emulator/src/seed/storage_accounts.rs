@@ -1,6 +1,8 @@
 //! Seeds the storage account of the image registry and of file shares, with its data plane.
 
-use lanyard_emulator_state::storage::account::{GenerateAccountKeyError, StorageAccount, StorageAccountSettings};
+use lanyard_emulator_state::storage::account::{
+    GenerateAccountKeyError, StorageAccount, StorageAccountSettings,
+};
 use lanyard_emulator_state::storage::container::BlobContainer;
 use lanyard_emulator_state::storage::names::{ParseStorageAccountNameError, StorageAccountName};
 use lanyard_emulator_state::storage::store::ContainerKey;

@@ -10,11 +10,18 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_emulator_keyvault::certificate_versions::{NewCertificateVersion, StoreCertificateError, store_imported_certificate};
+use lanyard_emulator_keyvault::certificate_versions::{
+    NewCertificateVersion, StoreCertificateError, store_imported_certificate,
+};
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::certificate_bundle::encode_pem;
-use lanyard_emulator_state::client_certificate::{LeafCertificateSpec, self_signed_leaf_certificate};
-use lanyard_emulator_state::directory::{Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal, ServicePrincipalKind, TrustedIssuer};
+use lanyard_emulator_state::client_certificate::{
+    LeafCertificateSpec, self_signed_leaf_certificate,
+};
+use lanyard_emulator_state::directory::{
+    Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
+    ServicePrincipalKind, TrustedIssuer,
+};
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::identity_registry::TestClients;
 use lanyard_emulator_state::keys::{EllipticCurve, RedactedText, RsaKey, RsaKeyError};
@@ -22,7 +29,9 @@ use lanyard_emulator_state::vaults::bundle_form::BundleForm;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::der_certificate::DerCertificate;
 use lanyard_emulator_state::vaults::key_content::KeyContent;
-use lanyard_emulator_state::vaults::object_store::{DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion};
+use lanyard_emulator_state::vaults::object_store::{
+    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion,
+};
 use lanyard_emulator_state::vaults::vault::{SecretContent, VaultStore};
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, VaultName};
 use serde_json::json;

@@ -1,11 +1,6 @@
-use std::str::FromStr;
-use std::sync::LazyLock;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
-use lanyard_clock::Clock as _;
-use lanyard_emulator_core::token::{AccessTokenVersion, ClientAuthMethod, OptionalClaims, TokenGrant, TokenSubject, issue_access_token};
 use lanyard_emulator_state::certificate_bundle::CredentialBundleFormat;
 use lanyard_emulator_state::identity_fault::IdentityFault;
 use lanyard_emulator_state::keys::{AsymmetricKey, EllipticCurve};
@@ -21,8 +16,9 @@ use super::*;
 use crate::fault_plan::FaultPlan;
 use crate::seed::plan::NodePlan;
 use crate::seed::test_clients::mint_subject_token;
-use crate::testing::EngineFixture;
-use crate::testing::seeded_state::{SEED_TIME, issue_access_token_for, nine_identity_plan, parse_value, seed_azure, seeded_nine_identities};
+use crate::testing::seeded_state::{
+    SEED_TIME, nine_identity_plan, parse_value, seed_azure, seeded_nine_identities,
+};
 
 fn plan_with_one_identity(component: Component, change: impl FnOnce(&mut SeedPlan)) -> SeedPlan {
     let mut plan = nine_identity_plan();

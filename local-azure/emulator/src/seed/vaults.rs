@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use lanyard_emulator_state::vaults::key_content::KeyContent;
-use lanyard_emulator_state::vaults::object_store::{DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion};
+use lanyard_emulator_state::vaults::object_store::{
+    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion,
+};
 use lanyard_emulator_state::vaults::vault::{EmulatedVault, VaultSettings};
 use lanyard_vocabulary::{ArmResourceId, EntraTenantId, SecretName, VaultName};
 use serde_json::json;

@@ -11,10 +11,23 @@ const ARM: &str = "https://management.azure.com";
 const AUDIENCE: &str = "https://management.azure.com/";
 
 /// A seeded state, and an engine to send requests to.
+#[derive(Debug)]
 pub struct ArmFixture {
     pub probe: EngineFixture,
     pub owner: EntraClientId,
     pub reader: EntraClientId,
+}
+
+impl Default for ArmFixture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for ArmFixture {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl ArmFixture {

@@ -33,10 +33,23 @@ pub fn guid(n: u128) -> String {
 }
 
 /// A seeded state with an owner of the subscription and a client whose only roles are those of the test.
+#[derive(Debug)]
 pub struct AuthorizationFixture {
     pub probe: EngineFixture,
     pub owner: EntraClientId,
     pub client: EntraClientId,
+}
+
+impl Default for AuthorizationFixture {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Default for AuthorizationFixture {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl AuthorizationFixture {

@@ -5,7 +5,10 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use lanyard_clock::Clock as _;
-use lanyard_emulator_core::token::{AccessTokenVersion, ClientAuthMethod, OptionalClaims, TokenGrant, TokenSubject, issue_access_token};
+use lanyard_emulator_core::token::{
+    AccessTokenVersion, ClientAuthMethod, OptionalClaims, TokenGrant, TokenSubject,
+    issue_access_token,
+};
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::certificate_bundle::CredentialBundleFormat;
 use lanyard_emulator_state::id_generator::IdGenerator;

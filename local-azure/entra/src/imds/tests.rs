@@ -1,7 +1,8 @@
-use lanyard_emulator::seed::plan::NodePlan;
-use lanyard_emulator::testing::{EngineFixture, FEDERATED, MSI, azure_with_test_principals, principal_mut, reply_json, token_claims};
+use lanyard_emulator::testing::{
+    EngineFixture, FEDERATED, MSI, azure_with_test_principals, principal_mut, reply_json,
+    token_claims,
+};
 use lanyard_emulator_core::ingress::{IMDS_HOST, Ingress};
-use lanyard_emulator_state::id_generator::IdGenerator;
 
 use super::*;
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use lanyard_emulator_core::operation_context::{ApiVersionError, OperationContext};
 use lanyard_emulator_core::token::{AuthenticatedCaller, BearerTokenError};
-use lanyard_emulator_state::authorization::{AccessCheck, AccessScope, ActionPlane, ParseAccessScopeError};
+use lanyard_emulator_state::authorization::{
+    AccessCheck, AccessScope, ActionPlane, ParseAccessScopeError,
+};
 use lanyard_emulator_state::directory::ServicePrincipal;
 use lanyard_emulator_state::identity_url::IdentityUrl;
 use lanyard_emulator_state::request::ServiceReply;

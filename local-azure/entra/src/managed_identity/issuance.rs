@@ -5,8 +5,14 @@ use lanyard_emulator_state::certificate_bundle::CredentialBundleFormat;
 use lanyard_emulator_state::client_certificate::LeafCertificateSpec;
 use lanyard_emulator_state::directory::{ServicePrincipal, SubjectNameIssuer};
 use lanyard_emulator_state::identity_url::IdentityUrl;
-use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyType, RedactedText, RsaKey, RsaKeySize};
-use lanyard_emulator_state::managed_identity_credential::{BundleContent, CredentialDates, CredentialUrls, CustomClaims, MSI_AUTHORITY, ManagedIdentityCredential, NewCredential, certificate_subject, issue_certificate_bundle, user_assigned_secret_url};
+use lanyard_emulator_state::keys::{
+    AsymmetricKey, AsymmetricKeyType, RedactedText, RsaKey, RsaKeySize,
+};
+use lanyard_emulator_state::managed_identity_credential::{
+    BundleContent, CredentialDates, CredentialUrls, CustomClaims, MSI_AUTHORITY,
+    ManagedIdentityCredential, NewCredential, certificate_subject, issue_certificate_bundle,
+    user_assigned_secret_url,
+};
 use lanyard_emulator_state::request::ServiceReply;
 
 use super::error::IdentityServiceError;

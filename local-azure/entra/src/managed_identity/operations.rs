@@ -7,12 +7,17 @@ use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::directory::ServicePrincipal;
 use lanyard_emulator_state::identity_url::IdentityUrl;
-use lanyard_emulator_state::managed_identity_credential::{CustomClaims, ManagedIdentityCredential};
+use lanyard_emulator_state::managed_identity_credential::{
+    CustomClaims, ManagedIdentityCredential,
+};
 use lanyard_emulator_state::request::ServiceReply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::access::{authenticate, bad_request, parse_resource_id, require_identity_in_path, require_identity_url, require_user_assigned_identity};
+use super::access::{
+    authenticate, bad_request, parse_resource_id, require_identity_in_path, require_identity_url,
+    require_user_assigned_identity,
+};
 use super::error::IdentityServiceError;
 use super::issuance::{CredentialRequest, current_credentials, is_renewable};
 

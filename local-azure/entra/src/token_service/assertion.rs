@@ -4,11 +4,16 @@ use jiff::Timestamp;
 use lanyard_emulator_state::azure_clouds::EmulatedCloud;
 use lanyard_emulator_state::certificates::{parse_certificate, sha1_thumbprint, sha256_thumbprint};
 use lanyard_emulator_state::directory::{EntraDirectory, ServicePrincipal};
-use lanyard_emulator_state::jose::{AssertionAlgorithm, UnverifiedToken, lenient_base64, x5c_certificate};
+use lanyard_emulator_state::jose::{
+    AssertionAlgorithm, UnverifiedToken, lenient_base64, x5c_certificate,
+};
 use lanyard_vocabulary::{EntraClientId, EntraTenantId};
 
 use super::certificate_chain;
-use super::error::{ASSERTION_AUDIENCE, ASSERTION_KEY, ASSERTION_LIFETIME, ASSERTION_NOT_OF_CLIENT, CERTIFICATE_VALIDITY, MALFORMED_ASSERTION, TokenServiceError};
+use super::error::{
+    ASSERTION_AUDIENCE, ASSERTION_KEY, ASSERTION_LIFETIME, ASSERTION_NOT_OF_CLIENT,
+    CERTIFICATE_VALIDITY, MALFORMED_ASSERTION, TokenServiceError,
+};
 
 /// The issuer host, which serves no tokens to clients: an assertion with a token endpoint there as its
 /// audience is rejected.

@@ -11,7 +11,11 @@ use url::Url;
 
 use super::client::UserClient;
 use super::discovery::EndpointVersion;
-use super::error::{CODE_EXPIRED, CODE_REDEEMED, CODE_VERIFIER, GRANT_INVALID, GRANT_MALFORMED, LOGIN_REQUIRED, REDIRECT_URI_DIFFERS, REPLY_ADDRESS, RESPONSE_MODE_UNSUPPORTED, RESPONSE_TYPE_UNSUPPORTED, SIGN_IN_CANCELLED, TokenServiceError, USER_DELETED};
+use super::error::{
+    CODE_EXPIRED, CODE_REDEEMED, CODE_VERIFIER, GRANT_INVALID, GRANT_MALFORMED, LOGIN_REQUIRED,
+    REDIRECT_URI_DIFFERS, REPLY_ADDRESS, RESPONSE_MODE_UNSUPPORTED, RESPONSE_TYPE_UNSUPPORTED,
+    SIGN_IN_CANCELLED, TokenServiceError, USER_DELETED,
+};
 use super::sign_in_page::{authorization_page, error_page, form_post_page, message_page};
 use super::tenant_in_path::TenantInPath;
 use super::token_directory;

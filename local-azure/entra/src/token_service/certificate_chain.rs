@@ -1,6 +1,9 @@
 //! Subject name and issuer trust: verifies the chain from a leaf to a trusted authority.
 
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, VerificationAlgorithm};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
+    RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, VerificationAlgorithm,
+};
 use jiff::Timestamp;
 use lanyard_emulator_state::certificates::parse_certificate;
 use x509_parser::certificate::X509Certificate;

@@ -3,7 +3,9 @@
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::token::ClientAuthMethod;
-use lanyard_emulator_state::directory::{Application, DirectoryReplica, FederatedCredential, ServicePrincipal, Tenant};
+use lanyard_emulator_state::directory::{
+    Application, DirectoryReplica, FederatedCredential, ServicePrincipal, Tenant,
+};
 use lanyard_emulator_state::identity_binding::{IdentityBinding, is_proxy_server_name};
 use lanyard_emulator_state::jose::UnverifiedToken;
 use lanyard_emulator_state::keys::RedactedText;
@@ -12,7 +14,11 @@ use serde_json::Value;
 use url::Url;
 
 use super::assertion::{TokenEndpoint, verify_certificate_assertion};
-use super::error::{APPLICATION_DISABLED, APPLICATION_UNKNOWN, ASSERTION_NOT_OF_CLIENT, CONFIDENTIAL_CLIENT, CREDENTIAL_MISSING, MALFORMED_ASSERTION, NOT_MULTITENANT, PUBLIC_CLIENT, SECRET_EXPIRED, SECRET_WRONG, SERVICE_PRINCIPAL_MISSING, TokenServiceError};
+use super::error::{
+    APPLICATION_DISABLED, APPLICATION_UNKNOWN, ASSERTION_NOT_OF_CLIENT, CONFIDENTIAL_CLIENT,
+    CREDENTIAL_MISSING, MALFORMED_ASSERTION, NOT_MULTITENANT, PUBLIC_CLIENT, SECRET_EXPIRED,
+    SECRET_WRONG, SERVICE_PRINCIPAL_MISSING, TokenServiceError,
+};
 use super::federation::verify_federated_token;
 use super::public_clients::{PublicClient, REDIRECT_URIS};
 use super::tenant_in_path::TenantInPath;

@@ -7,13 +7,18 @@ use lanyard_emulator_state::directory::User;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::RedactedText;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::sign_ins::sign_in_state::{DeviceAuthorization, DeviceAuthorizationStatus};
+use lanyard_emulator_state::sign_ins::sign_in_state::{
+    DeviceAuthorization, DeviceAuthorizationStatus,
+};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::client::UserClient;
 use super::discovery::EndpointVersion;
-use super::error::{AUTHORIZATION_PENDING, CODE_REDEEMED, DEVICE_CODE_DECLINED, DEVICE_CODE_EXPIRED, DEVICE_CODE_UNKNOWN, GRANT_INVALID, TokenServiceError, USER_DELETED};
+use super::error::{
+    AUTHORIZATION_PENDING, CODE_REDEEMED, DEVICE_CODE_DECLINED, DEVICE_CODE_EXPIRED,
+    DEVICE_CODE_UNKNOWN, GRANT_INVALID, TokenServiceError, USER_DELETED,
+};
 use super::sign_in_page::{device_page, message_page};
 use super::tenant_in_path::TenantInPath;
 use super::token_directory;

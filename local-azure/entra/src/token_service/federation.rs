@@ -12,7 +12,11 @@ use lanyard_emulator_state::directory::FederatedCredential;
 use lanyard_emulator_state::jose::{AssertionAlgorithm, UnverifiedToken};
 
 use super::assertion::verify_lifetime;
-use super::error::{ASSERTION_KEY, ENTRA_ISSUED, FEDERATED_SUBJECT_CASE, ISSUER_UNREACHABLE, MALFORMED_ASSERTION, NO_FEDERATED_AUDIENCE, NO_FEDERATED_CREDENTIAL, NO_FEDERATED_ISSUER, NO_FEDERATED_SUBJECT, TokenServiceError};
+use super::error::{
+    ASSERTION_KEY, ENTRA_ISSUED, FEDERATED_SUBJECT_CASE, ISSUER_UNREACHABLE, MALFORMED_ASSERTION,
+    NO_FEDERATED_AUDIENCE, NO_FEDERATED_CREDENTIAL, NO_FEDERATED_ISSUER, NO_FEDERATED_SUBJECT,
+    TokenServiceError,
+};
 
 /// Verifies a federated token against the federated credentials of a principal.
 pub(super) fn verify_federated_token(

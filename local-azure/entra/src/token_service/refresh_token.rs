@@ -18,7 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::error::{GRANT_INVALID, GRANT_MALFORMED, GRANT_REVOKED, INTERNAL, REFRESH_TOKEN_EXPIRED, TokenServiceError, USER_DELETED};
+use super::error::{
+    GRANT_INVALID, GRANT_MALFORMED, GRANT_REVOKED, INTERNAL, REFRESH_TOKEN_EXPIRED,
+    TokenServiceError, USER_DELETED,
+};
 use super::token_directory;
 use super::user_sign_in::require_enabled;
 

@@ -2,12 +2,17 @@
 
 use lanyard_emulator_core::token::AccessTokenVersion;
 use lanyard_emulator_state::azure_clouds::{AudienceService, EmulatedCloud};
-use lanyard_emulator_state::directory::{Application, DirectoryReplica, ServicePrincipal, graph_principal_id};
+use lanyard_emulator_state::directory::{
+    Application, DirectoryReplica, ServicePrincipal, graph_principal_id,
+};
 use lanyard_vocabulary::EntraTenantId;
 use serde_json::Value;
 use uuid::{Uuid, uuid};
 
-use super::error::{PARAMETER_MISSING, PERMISSION_UNKNOWN, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT, TokenServiceError};
+use super::error::{
+    PARAMETER_MISSING, PERMISSION_UNKNOWN, RESOURCE_UNKNOWN, SCOPE_INVALID, SCOPE_NOT_DEFAULT,
+    TokenServiceError,
+};
 
 /// The permission that stands for all permissions without further consent.
 const DEFAULT_PERMISSION: &str = ".default";

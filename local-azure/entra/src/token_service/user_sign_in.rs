@@ -5,7 +5,10 @@ use lanyard_emulator_state::directory::{DirectoryReplica, Tenant, User};
 use uuid::Uuid;
 
 use super::client::UserClient;
-use super::error::{PASSWORD_WRONG, TENANT_UNKNOWN, TokenServiceError, USER_DISABLED, USER_NOT_IN_TENANT, USER_UNKNOWN};
+use super::error::{
+    PASSWORD_WRONG, TENANT_UNKNOWN, TokenServiceError, USER_DISABLED, USER_NOT_IN_TENANT,
+    USER_UNKNOWN,
+};
 use super::tenant_in_path::TenantInPath;
 
 /// Finds the user with a principal name in the tenant of the path; an alias stands for any tenant.

@@ -6,7 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_core::token::{ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject, issue_access_token, pairwise_subject, sign_token, unique_token_id};
+use lanyard_emulator_core::token::{
+    ClientAuthMethod, IssuedAccessToken, OptionalClaims, TokenGrant, TokenSubject,
+    issue_access_token, pairwise_subject, sign_token, unique_token_id,
+};
 use lanyard_emulator_state::directory::{Tenant, User};
 use lanyard_emulator_state::keys::RsaKeyError;
 use lanyard_emulator_state::request::ServiceReply;
@@ -20,7 +23,9 @@ use super::error::{INTERNAL, TokenServiceError};
 use super::refresh_token::RefreshToken;
 use super::token_directory;
 use super::token_form::ClientTokenForm;
-use super::token_resource::{DelegatedScopes, delegated_scopes_of_resource, parse_delegated_scope, require_token_resource};
+use super::token_resource::{
+    DelegatedScopes, delegated_scopes_of_resource, parse_delegated_scope, require_token_resource,
+};
 
 /// The lifetime of an ID token, in seconds.
 const ID_TOKEN_SECONDS: i64 = 3_600;

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::lexer::{FilterToken, PlacedToken, split_tokens};
-use super::{FilterExpression, FilterKind, FilterLiteral, FilterOperator, FilterTarget, FilterableProperty, GraphFilter, MAX_ALTERNATIVES, unsupported_clause};
+use super::{
+    FilterExpression, FilterKind, FilterLiteral, FilterOperator, FilterTarget, FilterableProperty,
+    GraphFilter, MAX_ALTERNATIVES, unsupported_clause,
+};
 use crate::error::GraphError;
 
 /// The largest depth of parentheses.

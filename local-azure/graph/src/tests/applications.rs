@@ -1,6 +1,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lanyard_emulator::testing::{aadsts_code, client_key, self_signed_certificate, sign_token, untrusted_key};
+use lanyard_emulator::testing::{
+    aadsts_code, client_key, self_signed_certificate, sign_token, untrusted_key,
+};
 use lanyard_emulator_state::certificates::{days_after, sha1_thumbprint};
 use serde_json::json;
 

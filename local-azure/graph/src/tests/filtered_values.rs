@@ -1,6 +1,8 @@
 //! The values that filters compare are those that reads return.
 
-use lanyard_emulator_state::directory::{EntraDirectory, FIRST_PARTY_APPLICATIONS, Group, ServicePrincipal, ServicePrincipalKind};
+use lanyard_emulator_state::directory::{
+    EntraDirectory, FIRST_PARTY_APPLICATIONS, Group, ServicePrincipal, ServicePrincipalKind,
+};
 
 use super::super::entity::GraphEntity;
 use super::super::filter::{FilterKind, FilterValue};

@@ -1,6 +1,8 @@
 //! Managed HSMs: none exists, and none can be created. Clients list them and check names.
 
-use lanyard_emulator_arm::access::{authorize_call, group_scope, list_reply, require_group, subscription_scope};
+use lanyard_emulator_arm::access::{
+    authorize_call, group_scope, list_reply, require_group, subscription_scope,
+};
 use lanyard_emulator_arm::{full, rg, sub};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::ServiceOperation;

@@ -1,5 +1,7 @@
 use http::StatusCode;
-use lanyard_emulator::testing::authorization_fixture::{ACCESS_ADMINISTRATOR, AuthorizationFixture, CONTRIBUTOR, GROUP, VAULT, code};
+use lanyard_emulator::testing::authorization_fixture::{
+    ACCESS_ADMINISTRATOR, AuthorizationFixture, CONTRIBUTOR, GROUP, VAULT, code,
+};
 use lanyard_emulator::testing::reply_json;
 use serde_json::{Value, json};
 

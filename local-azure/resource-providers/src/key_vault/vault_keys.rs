@@ -10,10 +10,16 @@ use lanyard_emulator_arm::resource_reads::find_resource;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::azure_clouds::AzureClouds;
-use lanyard_emulator_state::keys::{AsymmetricKeyError, AsymmetricKeyType, EllipticCurve, RsaKeySize};
+use lanyard_emulator_state::keys::{
+    AsymmetricKeyError, AsymmetricKeyType, EllipticCurve, RsaKeySize,
+};
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::vaults::key_content::{KeyContent, check_key_operations, permitted_operations};
-use lanyard_emulator_state::vaults::object_store::{DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion};
+use lanyard_emulator_state::vaults::key_content::{
+    KeyContent, check_key_operations, permitted_operations,
+};
+use lanyard_emulator_state::vaults::object_store::{
+    DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion,
+};
 use lanyard_emulator_state::vaults::vault::EmulatedVault;
 use lanyard_vocabulary::SecretName;
 use serde::Deserialize;

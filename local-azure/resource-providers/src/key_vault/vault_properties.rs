@@ -5,7 +5,9 @@ use lanyard_emulator_arm::access::{authorize_link, is_authorized, parse_request_
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request};
 use lanyard_emulator_arm::resource_writes::ResourceWrite;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::vaults::network_rules::{Ipv4Range, ParseIpv4RangeError, VaultNetworkRules};
+use lanyard_emulator_state::vaults::network_rules::{
+    Ipv4Range, ParseIpv4RangeError, VaultNetworkRules,
+};
 use lanyard_emulator_state::vaults::vault::VaultSettings;
 use lanyard_vocabulary::EntraTenantId;
 use serde::{Deserialize, Serialize};

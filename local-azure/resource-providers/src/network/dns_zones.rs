@@ -5,7 +5,9 @@ use http::StatusCode;
 use lanyard_emulator_arm::access::{authorize_call, list_reply, parse_request_scope, path_scope};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
 use lanyard_emulator_arm::resource_reads::{find_resource, parent_scope, render_stored};
-use lanyard_emulator_arm::resource_type::{NameEdge, NamingRule, RegionRule, ResourceType, resource_name};
+use lanyard_emulator_arm::resource_type::{
+    NameEdge, NamingRule, RegionRule, ResourceType, resource_name,
+};
 use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;

@@ -2,7 +2,9 @@
 //! 2023-11-01.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, empty_reply, json_body, json_reply, list_reply, path_scope};
+use lanyard_emulator_arm::access::{
+    authorize_call, empty_reply, json_body, json_reply, list_reply, path_scope,
+};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request};
 use lanyard_emulator_arm::resource_reads::{find_resource, parent_scope, render_resource};
 use lanyard_emulator_arm::resource_type::{NamingRule, ResourceType, resource_name};
@@ -14,7 +16,10 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Map, Value, json};
 
-use super::child_items::{NamedItem, find_item, item_json, items_of, mentions, referring_items, split_item_id, take_collection};
+use super::child_items::{
+    NamedItem, find_item, item_json, items_of, mentions, referring_items, split_item_id,
+    take_collection,
+};
 use super::private_addresses::complete_private_address;
 use super::public_ip_addresses::PUBLIC_IP_ADDRESS;
 use super::reference::require_reference;

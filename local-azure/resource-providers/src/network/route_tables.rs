@@ -8,7 +8,9 @@ use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResource
 use serde_json::{Map, Value, json};
 
 use super::address_prefix::AddressPrefix;
-use super::child_items::{child_resource, referring_resources, render_with_children, take_collection};
+use super::child_items::{
+    child_resource, referring_resources, render_with_children, take_collection,
+};
 
 const ROUTE_TABLE: &str = "Microsoft.Network/routeTables";
 const ROUTE: &str = "Microsoft.Network/routeTables/routes";

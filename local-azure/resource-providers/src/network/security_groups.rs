@@ -7,7 +7,9 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Map, Value, json};
 
-use super::child_items::{child_resource, referring_resources, render_with_children, take_collection};
+use super::child_items::{
+    child_resource, referring_resources, render_with_children, take_collection,
+};
 
 const SECURITY_GROUP: &str = "Microsoft.Network/networkSecurityGroups";
 const RULE: &str = "Microsoft.Network/networkSecurityGroups/securityRules";

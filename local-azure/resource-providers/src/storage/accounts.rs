@@ -12,7 +12,9 @@ use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::ArmResource;
-use lanyard_emulator_state::storage::account::{GenerateAccountKeyError, StorageAccount, StorageAccountSettings};
+use lanyard_emulator_state::storage::account::{
+    GenerateAccountKeyError, StorageAccount, StorageAccountSettings,
+};
 use lanyard_emulator_state::storage::names::{ParseStorageAccountNameError, StorageAccountName};
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,9 @@
 //! Blob containers as resources: those of the Blob service.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, empty_reply, json_body, json_reply, list_reply, path_scope};
+use lanyard_emulator_arm::access::{
+    authorize_call, empty_reply, json_body, json_reply, list_reply, path_scope,
+};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;

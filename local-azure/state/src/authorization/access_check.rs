@@ -26,7 +26,7 @@ impl<'a> ManagementGroupsAbove<'a> {
         Self { source: Some((azure, scope)), groups: OnceCell::new() }
     }
 
-    pub fn nearest_first(&self) -> &[AccessScope] {
+    pub(crate) fn nearest_first(&self) -> &[AccessScope] {
         self.groups.get_or_init(|| {
             self.source.map_or_else(Vec::new, |(azure, scope)| azure.management_groups_above(scope))
         })

@@ -37,7 +37,7 @@ impl AccessScope {
     }
 
     /// The scope of a management group.
-    pub fn management_group(name: &str) -> Self {
+    pub(crate) fn management_group(name: &str) -> Self {
         Self::from_text(&format!("/providers/{MANAGEMENT_GROUPS}/{name}"))
     }
 
@@ -64,14 +64,14 @@ impl AccessScope {
     }
 
     /// This scope and its ancestors up to `/` in lower case, the nearest first.
-    pub fn self_and_ancestors(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn self_and_ancestors(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(Some(&*self.lower), |scope| {
             scope.rsplit_once('/').map(|(above, _)| above)
         })
     }
 
     /// The scope in lower case, for indexes: empty for `/`.
-    pub fn index_key(&self) -> &Arc<str> {
+    pub(crate) fn index_key(&self) -> &Arc<str> {
         &self.lower
     }
 
@@ -136,7 +136,11 @@ impl AccessScope {
     }
 
     /// The id of an extension resource at this scope, such as a role assignment.
-    pub fn extension_resource_id(&self, resource_type: &str, name: impl fmt::Display) -> String {
+    pub(crate) fn extension_resource_id(
+        &self,
+        resource_type: &str,
+        name: impl fmt::Display,
+    ) -> String {
         format!("{}/providers/{resource_type}/{name}", self.text.trim_end_matches('/'))
     }
 }

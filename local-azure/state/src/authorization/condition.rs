@@ -151,7 +151,7 @@ impl Condition {
     }
 
     /// The condition of a permission of a built-in role. One that cannot be evaluated is never met.
-    pub fn of_built_in_role(version: &str, text: &str) -> Self {
+    pub(crate) fn of_built_in_role(version: &str, text: &str) -> Self {
         let expression = parser::parse(text).ok();
         Self { text: ConditionText::new(version, text), expression }
     }

@@ -23,13 +23,13 @@ pub struct DenyAssignment {
     pub permissions: Vec<PermissionBlock>,
     pub principals: Vec<DeniedPrincipal>,
     /// Principals that the deny assignment does not concern.
-    pub exclude_principals: Vec<DeniedPrincipal>,
+    pub(crate) exclude_principals: Vec<DeniedPrincipal>,
     /// Whether only the scope itself is concerned.
     #[serde(default)]
-    pub only_at_scope: bool,
+    pub(crate) only_at_scope: bool,
     /// Whether Azure created it: it cannot be changed or deleted.
     #[serde(default)]
-    pub is_system_protected: bool,
+    pub(crate) is_system_protected: bool,
     pub created_on: Timestamp,
     /// The object id of the principal that created it.
     pub created_by: Option<Uuid>,
@@ -46,7 +46,7 @@ pub struct DeniedPrincipal {
 
 impl DeniedPrincipal {
     /// All principals: the nil GUID with the type `SystemDefined`.
-    pub fn is_everyone(&self) -> bool {
+    pub(crate) fn is_everyone(&self) -> bool {
         self.id.is_nil() && self.kind.eq_ignore_ascii_case("SystemDefined")
     }
 }
@@ -75,26 +75,26 @@ impl DenyAssignment {
 
 impl Authorization {
     /// Stores a deny assignment; one with the same name is replaced.
-    pub fn put_deny_assignment(&mut self, denied: DenyAssignment) {
+    pub(crate) fn put_deny_assignment(&mut self, denied: DenyAssignment) {
         self.remove_deny_assignment(denied.name);
         self.index.deny_assignments.insert(&denied.scope, denied.name);
         self.deny_assignments.insert(denied.name, denied);
     }
 
     /// Deletes a deny assignment and returns it.
-    pub fn remove_deny_assignment(&mut self, name: Uuid) -> Option<DenyAssignment> {
+    pub(crate) fn remove_deny_assignment(&mut self, name: Uuid) -> Option<DenyAssignment> {
         let denied = self.deny_assignments.remove(&name)?;
         self.index.deny_assignments.remove(&denied.scope, name);
         Some(denied)
     }
 
     /// The deny assignment with this name.
-    pub fn deny_assignment(&self, name: Uuid) -> Option<&DenyAssignment> {
+    pub(crate) fn deny_assignment(&self, name: Uuid) -> Option<&DenyAssignment> {
         self.deny_assignments.get(&name)
     }
 
     /// The deny assignments at a scope and above it, and those below it if `include_below`.
-    pub fn deny_assignments_around<'a>(
+    pub(crate) fn deny_assignments_around<'a>(
         &'a self,
         scope: &'a AccessScope,
         management_groups: &'a [AccessScope],

@@ -49,7 +49,7 @@ impl ActionPattern {
     }
 
     /// Whether the pattern matches `action`, which must be lower-case.
-    pub fn covers(&self, action: &str) -> bool {
+    pub(crate) fn covers(&self, action: &str) -> bool {
         match &self.kind {
             ActionPatternKind::AnyAction => true,
             ActionPatternKind::Exact(text) => text == action,

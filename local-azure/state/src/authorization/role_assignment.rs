@@ -70,7 +70,7 @@ impl RoleAssignment {
     }
 
     /// When the assignment takes effect on a plane.
-    pub fn effective_from(&self, plane: ActionPlane) -> Timestamp {
+    pub(crate) fn effective_from(&self, plane: ActionPlane) -> Timestamp {
         self.delay.after(self.created_on, plane)
     }
 
@@ -80,7 +80,7 @@ impl RoleAssignment {
     }
 
     /// Whether both grant the same role to the same principal at the same scope.
-    pub fn is_same_grant(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_grant(&self, other: &Self) -> bool {
         self.principal_id == other.principal_id
             && self.role == other.role
             && self.scope == other.scope
@@ -101,7 +101,7 @@ impl RoleAssignment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RevokedAssignment {
     pub assignment: RoleAssignment,
-    pub revoked_on: Timestamp,
+    pub(crate) revoked_on: Timestamp,
     /// The delay until the deletion takes effect: the setting at the time of the deletion.
     pub delay: PropagationDelay,
 }
@@ -139,7 +139,6 @@ pub struct PropagationDelay {
 }
 
 impl PropagationDelay {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }

@@ -17,7 +17,7 @@ pub struct RoleAssignmentLimits {
     /// In a subscription, its groups and its resources.
     pub in_subscription: usize,
     /// At a management group.
-    pub at_management_group: usize,
+    pub(crate) at_management_group: usize,
 }
 
 impl Default for RoleAssignmentLimits {

@@ -46,7 +46,7 @@ pub enum RoleVerdict<'a> {
 impl RoleDefinition {
     /// The verdict on `action`, which must be lower-case. The condition of a permission is evaluated in
     /// `context`.
-    pub fn verdict_for_action(
+    pub(crate) fn verdict_for_action(
         &self,
         plane: ActionPlane,
         action: &str,
@@ -67,7 +67,7 @@ impl RoleDefinition {
 
 impl PermissionBlock {
     /// The verdict of the patterns on `action`, which must be lower-case, without the condition.
-    pub fn verdict_of_patterns(&self, plane: ActionPlane, action: &str) -> RoleVerdict<'_> {
+    pub(crate) fn verdict_of_patterns(&self, plane: ActionPlane, action: &str) -> RoleVerdict<'_> {
         let (granted, excluded) = match plane {
             ActionPlane::Control => (&self.actions, &self.not_actions),
             ActionPlane::Data => (&self.data_actions, &self.not_data_actions),

@@ -130,7 +130,7 @@ impl EntraDirectory {
     }
 
     /// Removes an application; its service principal stays.
-    pub fn remove_application(&mut self, object_id: Uuid) -> Option<Application> {
+    pub(crate) fn remove_application(&mut self, object_id: Uuid) -> Option<Application> {
         let removed = self.applications.remove(&object_id)?;
         self.index.applications_by_client_id.remove(&removed.client_id);
         Some(removed)

@@ -23,7 +23,7 @@ pub struct FirstPartyApplication {
     pub client_id: Uuid,
     pub display_name: &'static str,
     /// The identifier URIs (`servicePrincipalNames`).
-    pub identifier_uris: &'static [&'static str],
+    pub(crate) identifier_uris: &'static [&'static str],
 }
 
 const MICROSOFT_GRAPH_APPLICATION: FirstPartyApplication = FirstPartyApplication {

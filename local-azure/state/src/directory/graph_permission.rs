@@ -105,7 +105,7 @@ impl GraphPermission {
     }
 
     /// The permission with the id of an app role.
-    pub fn from_id(id: Uuid) -> Option<Self> {
+    pub(crate) fn from_id(id: Uuid) -> Option<Self> {
         Self::ALL.into_iter().find(|permission| permission.id() == id)
     }
 

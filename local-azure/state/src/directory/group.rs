@@ -83,7 +83,7 @@ impl EntraDirectory {
     }
 
     /// Removes an object from all groups of which it is a direct member.
-    pub fn remove_from_groups(&mut self, member: Uuid) {
+    pub(crate) fn remove_from_groups(&mut self, member: Uuid) {
         for group in self.index.groups_by_member.remove(&member).into_iter().flatten() {
             if let Some(group) = self.groups.get_mut(&group) {
                 group.members.remove(&member);

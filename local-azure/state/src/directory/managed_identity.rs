@@ -7,7 +7,9 @@ use uuid::Uuid;
 use super::service_principal::{ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer};
 use super::{EntraDirectory, resource_key};
 use crate::id_generator::IdGenerator;
-use crate::managed_identity_credential::{MSI_AUTHORITY, ManagedIdentityCredential, certificate_subject};
+use crate::managed_identity_credential::{
+    MSI_AUTHORITY, ManagedIdentityCredential, certificate_subject,
+};
 
 /// The resource type of user-assigned identities.
 const USER_ASSIGNED_IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";

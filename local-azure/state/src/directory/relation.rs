@@ -18,7 +18,7 @@ impl EntraDirectory {
     /// Removes an object that does not exist any more from groups and owners, and its app role assignments
     /// and directory roles. An object that can be restored keeps them, except its groups,
     /// which [`super::deleted_object::DeletedDirectoryObject`] stores.
-    pub fn remove_relations_of(&mut self, object_id: Uuid) {
+    pub(crate) fn remove_relations_of(&mut self, object_id: Uuid) {
         self.remove_from_groups(object_id);
         self.remove_from_owners(object_id);
         let removed = self.app_role_assignments.extract_if(|_, assignment| {

@@ -17,7 +17,6 @@ use super::user::User;
 /// The delays until changes of the directory are known, in seconds of emulated time. The defaults are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-#[expect(clippy::struct_field_names, reason = "the settings document names the unit of each field")]
 pub struct DirectoryDelays {
     /// For reads by Microsoft Graph.
     pub graph_seconds: u32,
@@ -107,7 +106,7 @@ fn credential_key(holder: Uuid, name: &str) -> String {
 
 impl EntraDirectory {
     /// Records a new object, if the settings delay it.
-    pub fn record_new_object(&mut self, id: Uuid, created: Timestamp) {
+    pub(crate) fn record_new_object(&mut self, id: Uuid, created: Timestamp) {
         if self.replication.has_delays() {
             let entry = self.replication.new_entry(created);
             self.replication.objects.insert(id, entry);

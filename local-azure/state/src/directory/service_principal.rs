@@ -184,7 +184,7 @@ impl EntraDirectory {
     }
 
     /// Removes a service principal, also from its groups. The other relations stay until its permanent removal.
-    pub fn take_service_principal(&mut self, object_id: Uuid) -> Option<ServicePrincipal> {
+    pub(crate) fn take_service_principal(&mut self, object_id: Uuid) -> Option<ServicePrincipal> {
         let removed = self.service_principals.remove(&object_id)?;
         self.index.principals_by_client_id.remove(&removed.client_id);
         if let Some(resource) = removed.resource_id() {

@@ -68,7 +68,7 @@ impl EntraDirectory {
     }
 
     /// Removes a user, also from its groups. The other relations stay until its permanent removal.
-    pub fn take_user(&mut self, object_id: Uuid) -> Option<User> {
+    pub(crate) fn take_user(&mut self, object_id: Uuid) -> Option<User> {
         let removed = self.users.remove(&object_id)?;
         self.index.remove_user(&removed);
         self.remove_from_groups(object_id);

@@ -177,7 +177,7 @@ impl FaultEffect {
         }
     }
 
-    pub const fn certificate_problem(&self) -> Option<CertificateProblem> {
+    pub(crate) const fn certificate_problem(&self) -> Option<CertificateProblem> {
         match self {
             Self::Certificate { problem } => Some(*problem),
             _ => None,

@@ -31,12 +31,12 @@ struct RateWindow {
 
 impl RateLimit {
     /// Whether the windows have no length, so that no request would exceed the rate.
-    pub const fn has_no_length(&self) -> bool {
+    pub(crate) const fn has_no_length(&self) -> bool {
         self.seconds == 0
     }
 
     /// Counts a request. Returns the time until the next window if the request exceeds the rate.
-    pub fn count_and_check_exceeded(&mut self, now: Timestamp) -> Option<SignedDuration> {
+    pub(crate) fn count_and_check_exceeded(&mut self, now: Timestamp) -> Option<SignedDuration> {
         let length = SignedDuration::from_secs(i64::from(self.seconds));
         let fresh = RateWindow { begins: now, requests: 0 };
         let window = self.last_window.get_or_insert(fresh);
@@ -84,12 +84,12 @@ enum BucketScope {
 
 impl TokenBucketLimit {
     /// Whether the tokens would return within no time.
-    pub const fn has_no_length(&self) -> bool {
+    pub(crate) const fn has_no_length(&self) -> bool {
         self.seconds == 0
     }
 
     /// Takes a token. Returns the time until the next token if there is none.
-    pub fn take_token(
+    pub(crate) fn take_token(
         &mut self,
         host: &str,
         principal: &str,
@@ -138,7 +138,7 @@ impl From<PublishedLimits> for PublishedLimitsName {
 
 impl PublishedLimits {
     /// Takes a token. Returns the time until the next token if there is none.
-    pub fn take_token(
+    pub(crate) fn take_token(
         &mut self,
         service: AzureService,
         request: &ServiceRequest,

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use aws_lc_rs::digest::Digest;
-use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512, PKCS_RSA_SHA256, PublicKeyData, SignatureAlgorithm, SigningKey};
+use rcgen::{
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512, PKCS_RSA_SHA256,
+    PublicKeyData, SignatureAlgorithm, SigningKey,
+};
 use serde::{Deserialize, Serialize};
 
 use super::elliptic_curve::{EcKey, EcKeyError, EllipticCurve};

@@ -6,7 +6,14 @@ use std::sync::{Arc, OnceLock};
 use aws_lc_rs::digest::{Algorithm as DigestAlgorithm, Digest, SHA256, SHA384, SHA512};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256K1_SHA256_ASN1_SIGNING, ECDSA_P256K1_SHA256_FIXED, ECDSA_P256K1_SHA256_FIXED_SIGNING, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P384_SHA384_FIXED, ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING, ECDSA_P521_SHA512_FIXED, ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm, EcdsaVerificationAlgorithm, KeyPair as _, UnparsedPublicKey};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING,
+    ECDSA_P256K1_SHA256_ASN1_SIGNING, ECDSA_P256K1_SHA256_FIXED, ECDSA_P256K1_SHA256_FIXED_SIGNING,
+    ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P384_SHA384_FIXED, ECDSA_P384_SHA384_FIXED_SIGNING,
+    ECDSA_P521_SHA512_ASN1_SIGNING, ECDSA_P521_SHA512_FIXED, ECDSA_P521_SHA512_FIXED_SIGNING,
+    EcdsaKeyPair, EcdsaSigningAlgorithm, EcdsaVerificationAlgorithm, KeyPair as _,
+    UnparsedPublicKey,
+};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -190,7 +197,10 @@ impl EcKey {
 
     /// Creates a key from the first bytes of `bytes` as its private number, big endian. A number that is not
     /// valid for the curve is an error.
-    pub fn from_private_number(curve: EllipticCurve, bytes: &[u8]) -> Result<Self, EcKeyError> {
+    pub(crate) fn from_private_number(
+        curve: EllipticCurve,
+        bytes: &[u8],
+    ) -> Result<Self, EcKeyError> {
         let number = bytes.get(..curve.coordinate_length()).ok_or(EcKeyError::InvalidComponents)?;
         let mut number = Zeroizing::new(number.to_vec());
         if curve == EllipticCurve::P521 {
@@ -233,7 +243,7 @@ impl EcKey {
     }
 
     /// The public key as an uncompressed point (SEC 1, 2.3.3).
-    pub fn public_point(&self) -> Result<&[u8], EcKeyError> {
+    pub(crate) fn public_point(&self) -> Result<&[u8], EcKeyError> {
         Ok(self.key_pair()?.public_key().as_ref())
     }
 
@@ -259,7 +269,7 @@ impl EcKey {
     }
 
     /// Signs a message with the curve's digest, in the form of certificates (RFC 3279, 2.2.3).
-    pub fn sign_message(&self, message: &[u8]) -> Result<Vec<u8>, EcKeyError> {
+    pub(crate) fn sign_message(&self, message: &[u8]) -> Result<Vec<u8>, EcKeyError> {
         let pair = EcdsaKeyPair::from_pkcs8(self.0.curve.asn1_signing(), &self.0.pkcs8)
             .ok()
             .ok_or(EcKeyError::Encoding)?;

@@ -1,6 +1,10 @@
 //! RSA encryption, and RSA keys from their components.
 
-use aws_lc_rs::rsa::{KeyPairComponents, OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm, OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey, Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicKeyComponents};
+use aws_lc_rs::rsa::{
+    KeyPairComponents, OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm,
+    OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey,
+    Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicKeyComponents,
+};
 use aws_lc_rs::signature::RsaKeyPair;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -81,7 +85,7 @@ impl RsaKey {
     /// # Errors
     ///
     /// Returns an error if the components are not those of one key.
-    pub fn from_components(
+    pub(crate) fn from_components(
         components: &KeyPairComponents<impl AsRef<[u8]>>,
     ) -> Result<Self, RsaKeyError> {
         let pair = RsaKeyPair::from_components(components)

@@ -1,7 +1,12 @@
 //! The signature algorithms of JSON Web Signatures (RFC 7518, 3.1; RFC 8812, 3.2).
 
 use aws_lc_rs::digest::{Algorithm as DigestAlgorithm, SHA256, SHA384, SHA512};
-use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512, RsaParameters, RsaSignatureEncoding};
+use aws_lc_rs::signature::{
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+    RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_2048_8192_SHA256,
+    RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384,
+    RSA_PSS_SHA512, RsaParameters, RsaSignatureEncoding,
+};
 
 use super::elliptic_curve::EllipticCurve;
 
@@ -81,7 +86,7 @@ impl JwsAlgorithm {
     }
 
     /// The padding of RSA signatures; `None` for elliptic curves.
-    pub const fn rsa_encoding(self) -> Option<&'static RsaSignatureEncoding> {
+    pub(crate) const fn rsa_encoding(self) -> Option<&'static RsaSignatureEncoding> {
         match self {
             Self::Rs256 => Some(&RSA_PKCS1_SHA256),
             Self::Rs384 => Some(&RSA_PKCS1_SHA384),
@@ -94,7 +99,7 @@ impl JwsAlgorithm {
     }
 
     /// The parameters that verify RSA signatures; `None` for elliptic curves.
-    pub const fn rsa_verification(self) -> Option<&'static RsaParameters> {
+    pub(crate) const fn rsa_verification(self) -> Option<&'static RsaParameters> {
         match self {
             Self::Rs256 => Some(&RSA_PKCS1_2048_8192_SHA256),
             Self::Rs384 => Some(&RSA_PKCS1_2048_8192_SHA384),

@@ -208,7 +208,7 @@ impl ArmResourceStore {
     }
 
     /// Rebuilds the index after the resources were loaded.
-    pub fn rebuild_index(&mut self) {
+    pub(crate) fn rebuild_index(&mut self) {
         self.index = ResourceIndex::default();
         for (key, resource) in self.by_id.iter() {
             self.index.add(key, resource);

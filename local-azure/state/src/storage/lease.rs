@@ -257,6 +257,7 @@ impl Lease {
     }
 
     /// The lease after a write: an expired lease can no longer be renewed.
+    #[must_use]
     pub fn after_write(&self, now: Timestamp) -> Self {
         match self.state_at(now) {
             LeaseState::Expired { .. } | LeaseState::Broken { .. } => Self::Available,

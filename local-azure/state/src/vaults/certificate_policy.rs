@@ -8,7 +8,7 @@ use super::bundle_form::BundleForm;
 use crate::keys::{AsymmetricKeyType, EllipticCurve};
 
 /// The issuer of certificates that sign themselves.
-pub const SELF_ISSUER: &str = "Self";
+pub(crate) const SELF_ISSUER: &str = "Self";
 
 /// The issuer of certificates that clients merge or import.
 pub const UNKNOWN_ISSUER: &str = "Unknown";

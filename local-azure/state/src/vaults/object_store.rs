@@ -175,7 +175,7 @@ impl<T: VersionContent> StoredVaultObject<T> {
 
 impl<T: VersionContent> VersionedObjectStore<T> {
     /// Rebuilds the index after the objects were loaded.
-    pub fn rebuild_index(&mut self) {
+    pub(crate) fn rebuild_index(&mut self) {
         let mut index = ObjectIndex::default();
         for (key, object) in self.objects.iter() {
             index.insert(key, object);
@@ -375,7 +375,7 @@ impl<T: VersionContent> VersionedObjectStore<T> {
     }
 
     /// Removes the objects of a vault, deleted ones included.
-    pub fn remove_vault(&mut self, host: &str) {
+    pub(crate) fn remove_vault(&mut self, host: &str) {
         let names: Vec<_> = self
             .objects_after(host, None)
             .chain(self.deleted_objects_after(host, None))
@@ -405,7 +405,7 @@ impl<T: VersionContent> VersionedObjectStore<T> {
 
 impl<T: VersionContent + Serialize + DeserializeOwned> VersionedObjectStore<T> {
     /// The objects in the form of the state file.
-    pub fn stored_table(&mut self) -> &mut dyn StoredTable
+    pub(crate) fn stored_table(&mut self) -> &mut dyn StoredTable
     where
         T: 'static,
     {

@@ -178,7 +178,7 @@ impl VaultStore {
     }
 
     /// Rebuilds the indexes after the tables were loaded.
-    pub fn rebuild_index(&mut self) {
+    pub(crate) fn rebuild_index(&mut self) {
         self.secrets.rebuild_index();
         self.keys.rebuild_index();
         self.certificates.rebuild_index();

@@ -21,7 +21,7 @@ impl VaultObjectKey {
     }
 
     /// The start of the objects of a vault after the one with the name `marker`.
-    pub fn first_after(host: &str, marker: Option<&str>) -> Bound<Self> {
+    pub(crate) fn first_after(host: &str, marker: Option<&str>) -> Bound<Self> {
         match marker {
             None => Bound::Included(Self::new(host, "")),
             Some(name) => Bound::Excluded(Self::new(host, name)),

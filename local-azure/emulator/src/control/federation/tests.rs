@@ -6,7 +6,11 @@ use lanyard_emulator_state::identity_binding::proxy_server_name;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{EngineFixture, FEDERATED, ISSUER, LOGIN, SUBJECT, TENANT, aadsts_code, azure_with_test_principals, client_key, reply_json as body_of, sign_token, start_time, untrusted_key};
+use crate::testing::{
+    EngineFixture, FEDERATED, ISSUER, LOGIN, SUBJECT, TENANT, aadsts_code,
+    azure_with_test_principals, client_key, reply_json as body_of, sign_token, start_time,
+    untrusted_key,
+};
 
 const CLUSTER_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const CLUSTER_SUBJECT: &str = "system:serviceaccount:team:reader";

@@ -2,7 +2,9 @@ use http::Method;
 use lanyard_emulator_core::ingress::Ingress;
 use serde_json::{Value, json};
 
-use crate::testing::{EngineFixture, LOGIN, USER, USER_OBJECT_ID, aadsts_code, azure_with_test_principals, reply_json};
+use crate::testing::{
+    EngineFixture, LOGIN, USER, USER_OBJECT_ID, aadsts_code, azure_with_test_principals, reply_json,
+};
 
 const AZURE_CLI: &str = "04b07795-8ddb-461a-bbee-02f9e1bf7b46";
 

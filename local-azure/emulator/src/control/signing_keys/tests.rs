@@ -2,7 +2,9 @@ use http::Method;
 use lanyard_emulator_core::ingress::Ingress;
 use serde_json::{Value, json};
 
-use crate::testing::{DOMAIN, EngineFixture, LOGIN, TENANT, azure_with_test_principals, reply_json};
+use crate::testing::{
+    DOMAIN, EngineFixture, LOGIN, TENANT, azure_with_test_principals, reply_json,
+};
 
 fn roll(probe: &EngineFixture, rollover: &str) -> (u16, Value) {
     let url = "http://127.0.0.1/lanyard/v1/signing-keys";

@@ -17,7 +17,7 @@ async fn emulator_with_rule(rule: Value) -> Emulator {
     let engine = EmulatorEngine::new(
         SystemClock::shared(),
         authority,
-        (clouds, crate::services::services()),
+        (clouds, services()),
         azure,
         IdGenerator::Random,
         None,

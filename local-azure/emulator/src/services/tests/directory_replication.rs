@@ -3,13 +3,19 @@ use std::time::Duration;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use lanyard_emulator_core::ingress::Ingress;
-use lanyard_emulator_state::directory::{Application, DirectoryDelays, DirectoryReader, PasswordCredential, ServicePrincipal, ServicePrincipalKind};
+use lanyard_emulator_state::directory::{
+    Application, DirectoryDelays, DirectoryReader, PasswordCredential, ServicePrincipal,
+    ServicePrincipalKind,
+};
 use lanyard_emulator_state::keys::RedactedText;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::testing::{APP, EngineFixture, FEDERATED, LOGIN, SECRET, TENANT, USER, USER_PASSWORD, azure_with_test_principals, reply_json, start_time, test_user};
+use crate::testing::{
+    APP, EngineFixture, FEDERATED, LOGIN, SECRET, TENANT, USER, USER_PASSWORD,
+    azure_with_test_principals, reply_json, start_time, test_user,
+};
 
 const NEW_CLIENT: &str = "22222222-0000-4000-8000-0000000000f1";
 

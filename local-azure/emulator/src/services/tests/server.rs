@@ -3,7 +3,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use lanyard_clock::{ManualClock, SharedClock};
-use lanyard_emulator_core::server::{ACCEPT_RETRY_DELAY, ConnectionContext, ConnectionListener, MAX_BODY_BYTES, serve};
+use lanyard_emulator_core::server::{
+    ACCEPT_RETRY_DELAY, ConnectionContext, ConnectionListener, MAX_BODY_BYTES, serve,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;

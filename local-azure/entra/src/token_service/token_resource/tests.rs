@@ -1,4 +1,6 @@
-use lanyard_emulator::testing::{APP, MSI, TENANT, application_mut, azure_with_test_principals, start_time};
+use lanyard_emulator::testing::{
+    APP, MSI, TENANT, application_mut, azure_with_test_principals, start_time,
+};
 use lanyard_emulator_state::azure_clouds::AzureClouds;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::directory::DirectoryReader;

@@ -1,6 +1,9 @@
 //! Parser of conditions.
 
-use super::{AttributeKind, AttributeReference, AttributeSource, Comparison, ComparisonKind, ComparisonOperator, ConditionError, Expression, Operand, Quantifier};
+use super::{
+    AttributeKind, AttributeReference, AttributeSource, Comparison, ComparisonKind,
+    ComparisonOperator, ConditionError, Expression, Operand, Quantifier,
+};
 use crate::authorization::pattern::ActionPattern;
 
 /// The maximum depth of parentheses and negations.
