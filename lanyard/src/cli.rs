@@ -1,5 +1,6 @@
 //! The command line: its documentation is the help.
 
+mod command_list;
 #[cfg(all(
     test,
     feature = "canary",
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::command_list::CommandGroup;
 use crate::commands;
 #[cfg(feature = "cli")]
 use crate::commands::platform::PlatformCommand;
@@ -30,7 +32,7 @@ use crate::logging::LogArgs;
 #[command(
     name = "lanyard",
     version,
-    max_term_width = 100,
+    max_term_width = MAX_HELP_WIDTH,
     after_help = "`lanyard COMMAND --help` shows examples and exit codes."
 )]
 pub(crate) struct Cli {
@@ -64,8 +66,20 @@ impl Cli {
 
 /// The command tree. The help of every command ends with its exit codes.
 pub(crate) fn command() -> clap::Command {
-    document_exit_codes(Cli::command())
+    command_of_width(None)
 }
+
+/// The command tree, whose help has `width` columns; `None` is the width of the terminal.
+fn command_of_width(width: Option<usize>) -> clap::Command {
+    let program = match width {
+        Some(width) => Cli::command().term_width(width),
+        None => Cli::command(),
+    };
+    document_exit_codes(command_list::group_commands(program, &COMMAND_GROUPS, width))
+}
+
+/// The maximum width of the help, in columns.
+const MAX_HELP_WIDTH: usize = 100;
 
 /// Appends the exit codes to the help of each command that does not list its own.
 fn document_exit_codes(command: clap::Command) -> clap::Command {
@@ -91,13 +105,36 @@ fn is_called(program: &OsString, expected: &str) -> bool {
 /// The commands of `lanyard ccoctl`, under the name of the program that they replace.
 #[cfg(feature = "cli")]
 #[derive(Debug, Parser)]
-#[command(name = "ccoctl", version, max_term_width = 100)]
+#[command(name = "ccoctl", version, max_term_width = MAX_HELP_WIDTH)]
 struct CcoctlCli {
     #[command(subcommand)]
     platform: commands::ccoctl::CcoctlPlatform,
     #[command(flatten)]
     log: LogArgs,
 }
+
+/// The headings of the commands in the help, and the commands below each. Every command is below one heading.
+const COMMAND_GROUPS: [CommandGroup; 4] = [
+    ("On Kubernetes", &["operator", "node", "kms", "canary", "render", "identities", "forecast"]),
+    (
+        "In Azure",
+        &[
+            "create",
+            "destroy",
+            "plan",
+            "apply",
+            "import",
+            "check",
+            "sweep",
+            "rotate",
+            "refresh",
+            "ccoctl",
+            "credential",
+        ],
+    ),
+    ("Local Azure", &["up", "azure"]),
+    ("Help", &["completions", "man", "version", "help"]),
+];
 
 /// The commands. Commands without a comment here are documented at their arguments.
 #[derive(Debug, Subcommand)]
@@ -319,6 +356,17 @@ mod tests {
     }
 
     #[test]
+    fn every_command_is_below_exactly_one_heading_of_the_help() {
+        let mut command = command();
+        command.build();
+        for inner in command.get_subcommands() {
+            let name = inner.get_name();
+            let groups = COMMAND_GROUPS.iter().filter(|(_, names)| names.contains(&name));
+            assert_eq!(groups.count(), 1, "{name}");
+        }
+    }
+
+    #[test]
     fn every_command_has_long_help() {
         fn visit(command: &clap::Command) {
             for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
@@ -361,7 +409,7 @@ mod tests {
         #[test]
         fn committed_command_line_page_is_up_to_date() {
             let mut page = String::from(HEADER);
-            let mut command = command().term_width(100);
+            let mut command = command_of_width(Some(100));
             command.build();
             add_command(&mut page, "lanyard", &mut command);
             let committed = snapbox::file!["../../docs/reference/command-line.md"].raw();

@@ -200,9 +200,8 @@ fn help_lists_image_commands(fixture: &ImageFixture) -> Result<(), Failed> {
         .map_err(trial_failure)?;
     let mut listed: Vec<_> = output
         .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
+        .skip_while(|line| !line.starts_with("Usage: "))
+        .take_while(|line| *line != "Options:")
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         // Continuation lines of a description start with more blanks.
         .filter(|name| !matches!(*name, "" | "help"))

@@ -2,7 +2,7 @@
 
 use clap::{Arg, Command};
 
-use super::command;
+use super::{COMMAND_GROUPS, command, command_of_width};
 use crate::exit::{EXIT_CODES_HEADING, EXIT_CODES_HELP};
 use crate::output::OUTPUT_HEADING;
 
@@ -133,6 +133,21 @@ fn help_fits_the_terminal() {
     }
 }
 
+#[test]
+fn help_lists_every_command_below_its_heading() {
+    for width in [60, 100] {
+        let help = command_of_width(Some(width)).render_long_help().to_string();
+        for (heading, names) in COMMAND_GROUPS {
+            let list = help.split_once(&format!("\n{heading}:\n")).unwrap().1;
+            let entries = list.lines().take_while(|line| !line.is_empty());
+            let entries = entries.filter(|line| !line.starts_with("   "));
+            let listed: Vec<_> =
+                entries.filter_map(|line| line.split_whitespace().next()).collect();
+            assert_eq!(listed, names, "{heading} at {width} columns:\n{help}");
+        }
+    }
+}
+
 /// Whether a line of a help cannot be shorter: the usage, or a word that begins behind the indent.
 fn is_unbreakable(line: &str, width: usize) -> bool {
     let words: Vec<_> = line.split_whitespace().collect();
@@ -171,7 +186,7 @@ fn runnable_commands() -> Vec<(String, Command)> {
 
 /// The long help of every command.
 fn long_helps(width: usize) -> Vec<(String, String)> {
-    let mut root = command().term_width(width);
+    let mut root = command_of_width(Some(width));
     root.build();
     let mut found = Vec::new();
     visit(&root, "", &mut |name, command| {
