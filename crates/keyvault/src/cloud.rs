@@ -1,11 +1,13 @@
 //! The cloud of a vault: its token service and the DNS suffix of its vaults.
 
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use lanyard_clock::ErrorHint;
 use lanyard_credential::identity::{Authority, ParseAuthorityError};
 use lanyard_vocabulary::{Cloud, VaultName};
 use rustix::fs::OFlags;
@@ -84,10 +86,9 @@ pub enum EnvironmentFileError {
     VaultSuffix,
 }
 
-impl VaultCloudError {
-    /// Advises how to fix the file.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for VaultCloudError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::EnvironmentFileNotSet => {
                 "set cloudEnvFileName to a file that is mounted into the node plugin"
             }
@@ -103,7 +104,7 @@ impl VaultCloudError {
                  the Azure Stack's ARM metadata contains them"
             }
             Self::Authority { .. } => "report it as a bug",
-        }
+        }))
     }
 }
 
@@ -264,7 +265,7 @@ mod tests {
                 matches!(error, VaultCloudError::OutsideEnvironmentDirectory { .. }),
                 "{error}"
             );
-            assert!(error.hint().contains("--cloud-env-dir"));
+            assert!(error.hint().unwrap().contains("--cloud-env-dir"));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Determines the reader of a vault, which is the unit of sharing: a pure decision.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use lanyard_api::{IdentityMode, ProviderParameters};
+use lanyard_clock::ErrorHint;
 use lanyard_credential::RetryClass;
 use lanyard_credential::identity as entra;
 use lanyard_credential::identity::ParseIdError;
@@ -192,9 +194,18 @@ pub enum ReaderIdentityError {
 }
 
 impl ReaderIdentityError {
-    /// Advises what to do next.
-    pub fn hint(&self) -> String {
+    /// Whether the request may succeed if repeated.
+    pub const fn retry(&self) -> RetryClass {
         match self {
+            Self::TokenExpired { .. } => RetryClass::Transient,
+            _ => RetryClass::Invalid,
+        }
+    }
+}
+
+impl ErrorHint for ReaderIdentityError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(match self {
             Self::NoTokens | Self::NoTokenForAudience { .. } => {
                 let audience = match self {
                     Self::NoTokenForAudience { audience } => audience,
@@ -215,19 +226,11 @@ impl ReaderIdentityError {
                     .to_owned()
             }
             Self::SecretNotText => "write the secret as Entra showed it".to_owned(),
-            Self::MalformedTenant { problem } => problem.hint().to_owned(),
+            Self::MalformedTenant { problem } => return problem.hint(),
             Self::PodIdentityRetired => {
                 "use workload identity: set clientID and remove usePodIdentity".to_owned()
             }
-        }
-    }
-
-    /// Whether the request may succeed if repeated.
-    pub const fn retry(&self) -> RetryClass {
-        match self {
-            Self::TokenExpired { .. } => RetryClass::Transient,
-            _ => RetryClass::Invalid,
-        }
+        }))
     }
 }
 

@@ -1,5 +1,9 @@
 //! The storage of a journal.
 
+use std::borrow::Cow;
+
+use lanyard_clock::ErrorHint;
+
 use super::container::{JournalContainer, JournalContainerError};
 use super::directory::{JournalDirectory, JournalDirectoryError};
 use super::lease::LeaseStatus;
@@ -24,14 +28,6 @@ pub enum JournalStoreError {
 }
 
 impl JournalStoreError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Directory(error) => error.hint(),
-            Self::Container(error) => error.hint(),
-        }
-    }
-
     /// Whether another command uses the journal.
     pub const fn is_locked(&self) -> bool {
         matches!(
@@ -39,6 +35,15 @@ impl JournalStoreError {
             Self::Directory(JournalDirectoryError::Locked { .. })
                 | Self::Container(JournalContainerError::Held { .. })
         )
+    }
+}
+
+impl ErrorHint for JournalStoreError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Directory(error) => error.hint(),
+            Self::Container(error) => error.hint(),
+        }
     }
 }
 

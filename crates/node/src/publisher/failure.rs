@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_keyvault::{RetryClass, VolumePod};
 use lanyard_vocabulary::{OutcomeCode, RecoveryMode, format_error_chain};
 use tonic::Code;
@@ -147,7 +148,8 @@ impl From<ProviderError> for PublishFailure {
 
 impl From<ClassError> for PublishFailure {
     fn from(error: ClassError) -> Self {
-        Self::new(error.code(), format_error_chain(&error)).with_hint(error.hint())
+        Self::new(error.code(), format_error_chain(&error))
+            .with_hint(error.hint().unwrap_or_default())
     }
 }
 
