@@ -63,7 +63,7 @@ pub struct FederatedCredentialSpec {
     pub audience: &'static str,
 }
 
-/// The identities cannot be named.
+/// The names of managed identities violate a rule of Azure, or occur twice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot name the managed identities: {}", lines(.problems))]
 pub struct IdentityPlanError {

@@ -34,7 +34,8 @@ pub struct CcoctlRemoval {
     pub removes_group: bool,
 }
 
-/// The resources of an owner cannot be determined.
+/// The resources that `ccoctl azure delete` removes could not be read, or their resource group is not one of
+/// ccoctl.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CcoctlRemovalError {
@@ -47,7 +48,7 @@ pub enum CcoctlRemovalError {
         #[source]
         source: Box<AzureCallError>,
     },
-    /// The resource group does not have the tag of the owner.
+    /// The resource group does not have the tag of the [`CcoctlOwner`].
     #[error(
         "the resource group `{group}` does not have the tag `{tag}`, so it was not created for this name"
     )]

@@ -22,7 +22,7 @@ pub struct EncryptionKey {
     pub is_new: bool,
 }
 
-/// The key of the secret encryption cannot be used.
+/// The vault key of the secret encryption could not be read, or does not exist.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptionKeyError {

@@ -37,7 +37,7 @@ pub struct PublicationOutcome {
     pub key_set_uploaded: bool,
 }
 
-/// The documents of an issuer are not published.
+/// The documents of an issuer could not be published, or Entra ID would reject the tokens of the issuer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssuerDocumentsError {

@@ -52,7 +52,7 @@ pub struct Journal {
     failure: watch::Sender<Option<String>>,
 }
 
-/// The journal cannot be read or written.
+/// The journal cannot be read or written, or is not a journal of this cluster and version.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {

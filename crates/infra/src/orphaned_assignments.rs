@@ -27,7 +27,7 @@ pub struct OrphanedAssignment {
     pub scope: String,
 }
 
-/// Orphaned role assignments cannot be determined.
+/// The search for orphaned role assignments failed, or its result would be wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrphanSearchError {

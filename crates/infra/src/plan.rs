@@ -75,7 +75,7 @@ pub enum ResourceChange {
     },
 }
 
-/// Why a plan cannot be applied.
+/// The reason why the plan of a resource cannot be applied.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]
 #[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PlanProblem {

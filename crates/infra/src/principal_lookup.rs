@@ -10,7 +10,7 @@ use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, SubscriptionId};
 use uuid::Uuid;
 
-/// The service principals of client ids cannot be determined.
+/// The service principals of client ids could not be looked up, or one of them does not exist.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrincipalLookupError {

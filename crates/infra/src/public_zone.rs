@@ -6,7 +6,7 @@ use lanyard_azure::{ArmBody as _, ArmClient, AzureCallError, DnsZone, DnsZoneBod
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
-/// The public DNS zone of a base domain cannot be determined.
+/// The public DNS zones of a subscription could not be read, or not exactly one has the name of the base domain.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublicZoneError {

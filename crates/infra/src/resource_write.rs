@@ -20,7 +20,7 @@ use crate::resource::{Ownership, ResourceKey, ResourceStack};
 use crate::resource_request::UnknownValueError;
 use crate::run_steps::ProgressReporter;
 
-/// A resource was not written.
+/// The write of a resource failed, or was not attempted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {

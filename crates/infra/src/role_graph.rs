@@ -33,7 +33,7 @@ pub struct RoleParameters {
     pub encryption_key: Option<ArmResourceId>,
 }
 
-/// Role assignments cannot be planned.
+/// Role assignments cannot be planned, because ids of scopes or identities are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoleGraphError {

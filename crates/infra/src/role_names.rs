@@ -14,7 +14,7 @@ pub struct RoleNames {
     roles: BTreeMap<String, Vec<RoleDefinitionId>>,
 }
 
-/// Why a name does not select a role.
+/// The reason why a name does not select exactly one role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoleNameError {

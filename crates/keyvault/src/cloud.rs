@@ -26,7 +26,7 @@ pub struct VaultCloud {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultCloudError {
-    /// The class selects Azure Stack and names no environment file.
+    /// The SecretProviderClass selects Azure Stack and names no environment file.
     #[error("`cloudName: AzureStackCloud` needs `cloudEnvFileName`, and it is not set")]
     EnvironmentFileNotSet,
     /// The environment file cannot be read.
@@ -38,7 +38,7 @@ pub enum VaultCloudError {
         #[source]
         source: io::Error,
     },
-    /// The class names a file outside the directory that the node's owner provides.
+    /// The SecretProviderClass names a file outside the directory of environment files.
     #[error("the environment file {} is not one of those in {}", path.display(), directory.display())]
     OutsideEnvironmentDirectory {
         /// The path of the file.
@@ -70,8 +70,8 @@ pub enum VaultCloudError {
     },
 }
 
-/// The problem of an environment file. Never quotes the file: the class names the path, which may be any file
-/// of the node plugin.
+/// The problem of an environment file. Never quotes the file: the SecretProviderClass names the path, which
+/// may be any file of the node plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentFileError {

@@ -46,7 +46,7 @@ impl fmt::Display for ObjectReference {
     }
 }
 
-/// Errors of fetching the objects of a class.
+/// Errors of fetching the objects of a SecretProviderClass.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

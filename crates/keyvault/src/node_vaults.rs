@@ -99,14 +99,14 @@ pub struct VaultOutage {
     pub error: ReadError,
 }
 
-/// Errors of reading a volume.
+/// Errors of reading the objects of a volume.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeVaultError {
     /// The cloud's endpoints cannot be determined.
     #[error(transparent)]
     Cloud(#[from] VaultCloudError),
-    /// The pod lacks a credential that the class's identity needs.
+    /// The identity that the SecretProviderClass selects cannot be used.
     #[error(transparent)]
     Identity(#[from] ReaderIdentityError),
     /// The reader's credential cannot be created.

@@ -140,8 +140,8 @@ pub(crate) enum ReaderCredential<'a> {
     Secret(&'a SharedSecretBytes),
 }
 
-/// The pod lacks a credential that its class needs. Messages are those of the upstream provider where it has
-/// one.
+/// The identity that reads the vault for a pod cannot be used: a credential is missing or invalid, or the
+/// SecretProviderClass is. Messages are those of the upstream provider where it has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReaderIdentityError {
@@ -182,13 +182,13 @@ pub enum ReaderIdentityError {
     /// The client secret is not UTF-8 text.
     #[error("clientsecret of nodePublishSecretRef is not text")]
     SecretNotText,
-    /// The class's tenant id is malformed.
+    /// The tenant id of the SecretProviderClass is malformed.
     #[error("the tenant is malformed ({problem})")]
     MalformedTenant {
         /// The parse error.
         problem: ParseIdError,
     },
-    /// The class requests AAD pod identity, which was retired.
+    /// The SecretProviderClass requests AAD pod identity, which was retired.
     #[error("usePodIdentity: aad-pod-identity was retired, and this node does not speak to it")]
     PodIdentityRetired,
 }

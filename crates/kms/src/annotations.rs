@@ -38,8 +38,8 @@ pub struct VaultReplyHeaders {
     pub region: String,
 }
 
-/// The ciphertext was not encrypted with this plugin's key. The texts match those of the other
-/// plugins, which operators search their logs for.
+/// The annotations of a ciphertext are missing, or name another key, algorithm or version than this
+/// plugin's. The texts match those of the other plugins, which operators search their logs for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignCiphertextError {

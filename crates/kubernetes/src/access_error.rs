@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kube::config::KubeconfigError;
 use lanyard_clock::ErrorHint;
 
-/// The settings for the access to the Kubernetes API are invalid.
+/// The access to the Kubernetes API cannot be set up: a setting is missing or invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {

@@ -50,7 +50,7 @@ pub enum AuditSink {
     Stdout,
 }
 
-/// The trail could not be started.
+/// The audit trail could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {

@@ -28,7 +28,7 @@ pub trait ClassSource: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClassError {
-    /// The class does not exist.
+    /// The SecretProviderClass does not exist.
     #[error("SecretProviderClass {namespace}/{name} not found")]
     NotFound {
         /// The namespace of the class.
@@ -36,7 +36,7 @@ pub enum ClassError {
         /// The name of the class.
         name: String,
     },
-    /// The class exceeds the size limit of the node plugin.
+    /// The SecretProviderClass exceeds the size limit of the node plugin.
     #[error(
         "SecretProviderClass {namespace}/{name} needs {} of memory, above the limit of {}: shorten \
          `spec.parameters`, `spec.secretObjects` and `metadata.annotations`",

@@ -19,10 +19,10 @@ pub(super) enum JournalStore {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalStoreError {
-    /// The journal is in a directory.
+    /// The directory of the journal cannot be used.
     #[error(transparent)]
     Directory(#[from] JournalDirectoryError),
-    /// The journal is in a container.
+    /// The container of the journal cannot be used.
     #[error(transparent)]
     Container(#[from] JournalContainerError),
 }

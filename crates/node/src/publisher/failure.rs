@@ -33,7 +33,8 @@ pub struct PublishFailure {
     /// How long the provider suppresses requests for this source, if it answered without a request:
     /// see [`ProviderError`].
     pub suppressed_for: Option<Duration>,
-    /// The provider that the class names, as written there; `None` if no class was found.
+    /// `spec.provider` of the SecretProviderClass, as written there; `None` if the SecretProviderClass was not
+    /// found.
     pub provider: Option<Arc<str>>,
 }
 

@@ -136,7 +136,7 @@ pub struct ParseOlderVersionError {
     pub text: String,
 }
 
-/// An annotation of a class is invalid.
+/// An annotation of a SecretProviderClass is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnnotationProblem {
