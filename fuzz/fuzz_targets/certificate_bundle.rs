@@ -4,6 +4,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lanyard_credential::ErrorHint as _;
 use lanyard_credential::bundle::CertificateBundle;
 use lanyard_credential::secret::SecretText;
 use libfuzzer_sys::fuzz_target;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::format_error_chain;
 
 /// The exit codes of lanyard. They are stable.
@@ -79,6 +80,14 @@ impl CommandError {
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Sets the hint of `error`, if it has one.
+    pub(crate) fn with_hint_of(self, error: &impl ErrorHint) -> Self {
+        match error.hint() {
+            Some(hint) => self.with_hint(hint),
+            None => self,
+        }
     }
 
     /// Prints the error to standard error and returns the exit code.

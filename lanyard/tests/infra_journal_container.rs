@@ -21,6 +21,7 @@ mod virtual_time_azure;
 
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_infra::{JournalAccess, ResourceKey, ResourceOutcome, RunReport};
 use lanyard_vocabulary::format_error_chain;
 use serde_json::json;
@@ -104,7 +105,7 @@ fn second_command_says_which_one_holds_the_lease() {
             text.contains("journals/team/journal.jsonl`: `lanyard apply azure`, process 7"),
             "{text}"
         );
-        assert!(error.hint().contains("--lock-timeout"), "{}", error.hint());
+        assert!(error.hint().unwrap().contains("--lock-timeout"), "{:?}", error.hint());
 
         // The lease is renewed while the first command runs, for longer than the second one waits.
         let clock = fixture.azure.shared_clock();

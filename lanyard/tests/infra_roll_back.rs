@@ -14,6 +14,7 @@ mod request_cutter;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod virtual_time_azure;
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_infra::{NothingToRollBack, ResourceOutcome};
 
 use crate::cluster_fixture::ClusterFixture;
@@ -288,13 +289,13 @@ fn only_interrupted_runs_of_apply_are_rolled_back() {
         let complete = fixture.resource_ids().await;
         let error = fixture.roll_back().await.unwrap_err();
         assert_eq!(error, NothingToRollBack::NoInterruptedRun);
-        assert!(error.hint().contains("lanyard destroy"), "{}", error.hint());
+        assert!(error.hint().unwrap().contains("lanyard destroy"), "{:?}", error.hint());
 
         fixture.cut_at(2, CutPosition::AfterRequest);
         assert!(fixture.interrupted_destroy().await);
         let error = fixture.roll_back().await.unwrap_err();
         assert_eq!(error, NothingToRollBack::InterruptedDestroy);
-        assert!(error.hint().contains("without --roll-back"), "{}", error.hint());
+        assert!(error.hint().unwrap().contains("without --roll-back"), "{:?}", error.hint());
         assert!(fixture.apply().await.succeeded());
         assert_eq!(fixture.resource_ids().await, complete);
         fixture.azure.shutdown().await;

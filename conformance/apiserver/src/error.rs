@@ -1,8 +1,10 @@
 //! Errors of starting the API server.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint;
 use thiserror::Error;
 
 use crate::ports::NoFreePorts;
@@ -45,10 +47,9 @@ pub enum ControlPlaneError {
     },
 }
 
-impl ControlPlaneError {
-    /// What the user can do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for ControlPlaneError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::File { .. } => {
                 "check that the program is executable and that `TMPDIR` names a writable directory"
             }
@@ -57,7 +58,7 @@ impl ControlPlaneError {
             Self::Exited { .. } | Self::NotReady { .. } => {
                 "read the log lines above; other versions of etcd and kube-apiserver may lack a flag"
             }
-        }
+        }))
     }
 }
 

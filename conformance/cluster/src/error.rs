@@ -1,9 +1,11 @@
 //! Errors of a cluster, and hints for the user.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint;
 use thiserror::Error;
 
 use crate::component::ClusterComponent;
@@ -155,9 +157,29 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// What the user can do next.
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    /// Whether the error is in the arguments of the call rather than in the machine or the cluster.
+    pub const fn is_usage_error(&self) -> bool {
+        matches!(
+            self,
+            Self::DirectoryTooLong { .. }
+                | Self::NotAClusterDirectory(_)
+                | Self::NoCluster(_)
+                | Self::ConflictingOptions { .. }
+                | Self::NotRoot
+                | Self::MissingProgram(_)
+        )
+    }
+
+    /// Returns a function for `map_err` that adds the failed operation and its path.
+    pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { action, path, source }
+    }
+}
+
+impl ErrorHint for ClusterError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::DirectoryTooLong { .. } => "choose a shorter directory with `--dir`",
             Self::NotAClusterDirectory(_) => {
                 "choose another directory with `--dir`, or empty this one"
@@ -177,25 +199,6 @@ impl ClusterError {
             }
             Self::InvalidRecord { .. } => "remove the cluster and start it again",
             _ => return None,
-        })
-    }
-
-    /// Whether the error is in the arguments of the call rather than in the machine or the cluster.
-    pub const fn is_usage_error(&self) -> bool {
-        matches!(
-            self,
-            Self::DirectoryTooLong { .. }
-                | Self::NotAClusterDirectory(_)
-                | Self::NoCluster(_)
-                | Self::ConflictingOptions { .. }
-                | Self::NotRoot
-                | Self::MissingProgram(_)
-        )
-    }
-
-    /// Returns a function for `map_err` that adds the failed operation and its path.
-    pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_path_buf();
-        move |source| Self::File { action, path, source }
+        }))
     }
 }

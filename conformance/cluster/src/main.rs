@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{Table, presets};
-use lanyard_clock::SystemClock;
+use lanyard_clock::{ErrorHint as _, SystemClock};
 use lanyard_cluster::{ClusterError, ClusterStatus, ComponentHealth, LocalCluster, Options};
 
 /// A real one-node Kubernetes cluster on loopback
@@ -180,7 +180,7 @@ fn print_error(error: &ClusterError) {
     }
     if let Some(hint) = error.hint() {
         text.push_str("\n\nhint: ");
-        text.push_str(hint);
+        text.push_str(&hint);
     }
     writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
 }

@@ -1,8 +1,10 @@
 //! A real subscription, configured through environment variables.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lanyard_clock::ErrorHint;
 use thiserror::Error;
 
 use crate::client_program::ClientInputs;
@@ -36,17 +38,17 @@ pub(crate) struct LiveSubscriptionError {
     missing: Vec<&'static str>,
 }
 
-impl LiveSubscriptionError {
-    /// Which variables to set.
-    pub(crate) fn hint() -> String {
+impl ErrorHint for LiveSubscriptionError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         let ways =
             SIGN_IN_VARIABLES.map(|(holder, variable)| format!("{variable} ({})", holder.name()));
-        format!(
+        let hint = format!(
             "name a tenant, a client, and a resource group and a vault secret that the client may \
              read; then one or more of {}, and {CREDENTIAL_FILE_VARIABLE} for the suite `go`. Nothing is \
              created, changed or deleted.",
             ways.join(", ")
-        )
+        );
+        Some(hint.into())
     }
 }
 

@@ -37,6 +37,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use lanyard_clock::ErrorHint as _;
 
 use crate::operation_clients::SuiteRequestLog;
 use crate::suite_setup::{PreparedSuite, SuiteArgs, SuiteSetupError};
@@ -82,10 +83,10 @@ fn verify_operation_clients(arguments: &SuiteArgs, log: &SuiteRequestLog) -> boo
 }
 
 fn print_error(error: &SuiteSetupError) {
-    print_causes(error, error.hint());
+    print_causes(error, error.hint().as_deref());
 }
 
-fn print_causes(error: &dyn std::error::Error, hint: Option<String>) {
+fn print_causes(error: &dyn std::error::Error, hint: Option<&str>) {
     let mut text = format!("error: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
@@ -95,7 +96,7 @@ fn print_causes(error: &dyn std::error::Error, hint: Option<String>) {
     }
     if let Some(hint) = hint {
         text.push_str("\n\nhint: ");
-        text.push_str(&hint);
+        text.push_str(hint);
     }
     writeln!(std::io::stderr().lock(), "{text}").unwrap_or_default();
 }

@@ -1,9 +1,10 @@
 //! A real cluster for one suite.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lanyard_clock::SystemClock;
+use lanyard_clock::{ErrorHint, SystemClock};
 use lanyard_cluster::{ClusterError, LocalCluster, Options};
 use tempfile::TempDir;
 use thiserror::Error;
@@ -20,8 +21,8 @@ pub(crate) enum SuiteClusterError {
     Directory(#[source] std::io::Error),
 }
 
-impl SuiteClusterError {
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+impl ErrorHint for SuiteClusterError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Cluster(error) => error.hint(),
             Self::Directory(_) => None,

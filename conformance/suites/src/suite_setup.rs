@@ -8,6 +8,7 @@ mod operator_suite;
 mod page_suite;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use clap::{Parser, ValueEnum};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
+use lanyard_clock::ErrorHint;
 use lanyard_cluster::{ClusterError, ControlPlaneError, ControlPlaneOptions, NoFreePorts};
 use lanyard_desired::schema_cases::SchemaCasesError;
 use lanyard_desired::{
@@ -273,14 +275,14 @@ pub(crate) enum SuiteSetupError {
     Identities { message: String },
 }
 
-impl SuiteSetupError {
-    pub(crate) fn hint(&self) -> Option<String> {
+impl ErrorHint for SuiteSetupError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::Live(_) => Some(LiveSubscriptionError::hint()),
+            Self::Live(error) => error.hint(),
             Self::AzureTarget(_) => {
-                Some("run `lanyard azure serve` manually and read its error".to_owned())
+                Some("run `lanyard azure serve` manually and read its error".into())
             }
-            Self::SuiteCluster(error) => error.hint().map(str::to_owned),
+            Self::SuiteCluster(error) => error.hint(),
             _ => None,
         }
     }

@@ -1,5 +1,7 @@
 //! The problems of a SecretProviderClass's parameters.
 
+use std::borrow::Cow;
+
 /// A problem of one parameter. [`ParameterProblem::field`] returns its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -78,23 +80,24 @@ impl ParameterProblem {
         }
     }
 
-    /// Returns the suggested fix.
-    pub fn hint(&self) -> Option<String> {
+    /// Returns the next step of the reader, usually to repair the cause; `None` if the error message already says
+    /// everything.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Missing { similar: Some(similar), key } => {
-                Some(format!("keys are case-sensitive: rename `{similar}` to `{key}`"))
+                Some(format!("keys are case-sensitive: rename `{similar}` to `{key}`").into())
             }
-            Self::Missing { key, .. } => Some(format!("set `{key}` in spec.parameters")),
-            Self::NotBoolean { .. } => Some("write \"true\" or \"false\", in quotes".to_owned()),
+            Self::Missing { key, .. } => Some(format!("set `{key}` in spec.parameters").into()),
+            Self::NotBoolean { .. } => Some("write \"true\" or \"false\", in quotes".into()),
             Self::MultipleIdentityModes { .. } => {
-                Some("leave one of them \"true\" and set the others to \"false\"".to_owned())
+                Some("leave one of them \"true\" and set the others to \"false\"".into())
             }
             Self::InvalidObjects { .. } => Some(
                 "write `array:` and below it one `- |` for each object, with its fields indented"
-                    .to_owned(),
+                    .into(),
             ),
             Self::TooManyObjects { .. } => {
-                Some("divide the objects among several SecretProviderClasses".to_owned())
+                Some("divide the objects among several SecretProviderClasses".into())
             }
             Self::Invalid { .. } | Self::InvalidObject { .. } | Self::MoreObjectProblems { .. } => {
                 None

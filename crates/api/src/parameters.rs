@@ -130,7 +130,7 @@ impl ProviderParameters {
     }
 }
 
-/// All problems of a class's parameters; never empty.
+/// All problems of the parameters of a SecretProviderClass; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ParameterProblems(Vec<ParameterProblem>);
 

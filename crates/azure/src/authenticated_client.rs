@@ -1,11 +1,13 @@
 //! An HTTP client that authenticates as one identity, and the errors of Azure services.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
+use lanyard_clock::ErrorHint;
 use lanyard_credential::reply;
 use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::CloudEndpoints;
@@ -193,10 +195,11 @@ impl AzureCallError {
         };
         message.rsplit_once(CORRELATION_ID)?.1.strip_suffix(')')
     }
+}
 
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for AzureCallError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::InvalidTarget { .. } => {
                 "give a resource id beginning with /subscriptions/, or an https URL of ARM or a vault"
             }
@@ -221,7 +224,7 @@ impl AzureCallError {
             }
             Self::UnexpectedStatus { .. } => "look up the error code in the documentation of the service",
             Self::Unreachable { .. } => "check HTTPS_PROXY, DNS and the trusted roots",
-        }
+        }))
     }
 }
 
@@ -422,7 +425,7 @@ mod tests {
                 "innererror": {"code": code}}});
             let raw =
                 RawResponse::from_bytes(StatusCode::Forbidden, Headers::new(), body.to_string());
-            let hint = parse_response("GET /x", &raw, false).unwrap_err().hint();
+            let hint = parse_response("GET /x", &raw, false).unwrap_err().hint().unwrap();
             assert!(hint.contains(word), "{code}: {hint}");
         }
     }

@@ -4,10 +4,12 @@
 //! `Location`, otherwise in `properties.provisioningState` of the resource. Reference: "Track asynchronous Azure
 //! operations". An operation can be stored, and another process can continue to poll it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use azure_core::http::Method;
+use lanyard_clock::ErrorHint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -140,16 +142,17 @@ impl OperationError {
             Self::Call(error) => error.code(),
         }
     }
+}
 
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for OperationError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Failed { .. } => {
                 "remove the cause in the message, then repeat the operation; the activity log has details"
             }
             Self::TimedOut { .. } => "repeat the command: it continues the operation",
-            Self::Call(error) => error.hint(),
-        }
+            Self::Call(error) => return error.hint(),
+        }))
     }
 }
 

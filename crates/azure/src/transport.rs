@@ -1,11 +1,12 @@
 //! The transport to Azure, built from settings.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::http::{ClientOptions, HttpClient, RetryOptions, Transport as SdkTransport};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 
 use crate::circuit_breaker::CircuitBreakerPolicy;
 use crate::host_queue::{FlowId, RequestPriority};
@@ -72,14 +73,13 @@ pub enum AzureTransportError {
     },
 }
 
-impl AzureTransportError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for AzureTransportError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Proxy { .. } => "set HTTPS_PROXY to a URL such as http://127.0.0.1:8444",
             Self::Roots { .. } => "give a file with -----BEGIN CERTIFICATE----- blocks",
             Self::Client { .. } => "install ca-certificates or point SSL_CERT_FILE at a bundle",
-        }
+        }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod pod;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub struct PublishFactsError {
     /// The action that failed and the API server's answer.
     pub message: String,
     /// What to do next.
-    pub hint: &'static str,
+    pub hint: Cow<'static, str>,
 }
 
 /// Publishes the status report when it changes, and retries failed writes.
@@ -116,7 +117,7 @@ impl FactsPublisher {
 
     fn log_failure(&self, error: &PublishFactsError) {
         self.metrics.record_annotation_write(AnnotationWriteResult::Failed);
-        tracing::warn!(hint = error.hint, "{error}; trying again");
+        tracing::warn!(hint = &*error.hint, "{error}; trying again");
     }
 }
 

@@ -1,9 +1,11 @@
 //! Finds the credential file of a component as the component itself does.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lanyard_clock::ErrorHint;
 use serde_json::Value;
 
 /// How a component finds its credential file.
@@ -128,10 +130,11 @@ impl CredentialLocationError {
             Self::Unreadable { .. } | Self::CloudConfig { .. } => "CloudConfigUnusable",
         }
     }
+}
 
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for CredentialLocationError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Unset { .. } => "set it in the container to the path of the file in the mount",
             Self::BareName { .. } => {
                 "set it to the full path: only the network operator accepts the bare name of the secret"
@@ -148,7 +151,7 @@ impl CredentialLocationError {
             Self::CloudConfig { source: CloudConfigError::Overridden { .. }, .. } => {
                 "set that key to false or to an empty string: with it, the component never reads the file"
             }
-        }
+        }))
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use azure_core::error::Error as AzureError;
 use lanyard_azure::AzureCallError;
+use lanyard_clock::ErrorHint as _;
 use lanyard_credential::{LoadError, RetryClass, TokenError};
 use lanyard_vocabulary::format_error_chain;
 
@@ -63,7 +64,12 @@ impl ProofError {
 
     /// An error of locating the credential file.
     pub(crate) fn of_location(error: &CredentialLocationError) -> Self {
-        Self::new(ProofErrorKind::Definitive, error.code(), format_error_chain(error), error.hint())
+        Self::new(
+            ProofErrorKind::Definitive,
+            error.code(),
+            format_error_chain(error),
+            error.hint().unwrap_or_default(),
+        )
     }
 
     /// An error of loading the credential file. A file that cannot be read may be readable in a
@@ -81,12 +87,12 @@ impl ProofError {
             }
             _ => ("CredentialNotFollowed", ProofErrorKind::Definitive),
         };
-        Self::new(kind, code, format_error_chain(error), error.hint())
+        Self::new(kind, code, format_error_chain(error), error.hint().unwrap_or_default())
     }
 
     /// An error of a token request.
     pub(crate) fn of_token(error: &TokenError) -> Self {
-        let hint = error.hint().unwrap_or_else(|| SEE_THE_LOG.to_owned());
+        let hint = error.hint().unwrap_or(SEE_THE_LOG.into());
         let class = error.retry_class();
         let kind = match class {
             RetryClass::Throttled { .. } | RetryClass::Transient => ProofErrorKind::Transient,
@@ -132,7 +138,8 @@ impl ProofError {
             Some(status) if !is_valid_code(code) => format!("HTTP{status}"),
             _ => code.to_owned(),
         };
-        let proof_error = Self::new(kind, &code, format_error_chain(error), error.hint());
+        let proof_error =
+            Self::new(kind, &code, format_error_chain(error), error.hint().unwrap_or_default());
         match error {
             AzureCallError::Throttled { pause, .. } => proof_error.with_throttling(*pause),
             _ => proof_error,

@@ -1,8 +1,11 @@
-//! The clock interface of lanyard.
+//! The clock interface of lanyard, and what the error types of all crates share.
 //!
 //! Pure code never reads a clock, and all code that sleeps uses a [`Clock`]. Programs use the system clock;
 //! tests use the manual clock (feature `test-util`), which simulates hours in one process and makes tests
 //! exact.
+//!
+//! [`ErrorHint`] is in this crate because every crate with errors for users may use it, also the published
+//! ones.
 //!
 //! ```
 //! use lanyard_clock::{Clock, SystemClock};
@@ -14,6 +17,7 @@
 
 #![warn(missing_docs)]
 
+mod hint;
 #[cfg(feature = "test-util")]
 mod manual;
 mod system;
@@ -26,6 +30,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+pub use hint::ErrorHint;
 #[cfg(feature = "test-util")]
 pub use manual::ManualClock;
 pub use system::SystemClock;

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use aws_lc_rs::rand::SystemRandom;
@@ -15,6 +16,7 @@ use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RSA_PSS_SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 use serde::Serialize;
 use url::Url;
 use uuid::Uuid;
@@ -71,15 +73,14 @@ pub enum AssertionError {
     Encoding,
 }
 
-impl AssertionError {
-    /// Advises how to fix the error.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for AssertionError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::RsaOnly { .. } => "reissue the certificate with an RSA key of 2048 bits or more",
             Self::Signing | Self::Encoding => {
                 "this is a defect of this program or its machine: please report it"
             }
-        }
+        }))
     }
 }
 

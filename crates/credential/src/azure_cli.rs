@@ -1,5 +1,6 @@
 //! The sign-in of the Azure CLI.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::error::ErrorKind;
 use azure_core::time::OffsetDateTime;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::sync::Mutex;
@@ -51,15 +52,14 @@ pub enum AzureCliError {
     Unreadable(#[source] serde_json::Error),
 }
 
-impl AzureCliError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for AzureCliError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::NotInstalled(_) => "install the Azure CLI, or sign in with --azure-creds",
             Self::TimedOut => "run `az account show` to see what `az` waits for",
             Self::Failed { .. } => "run `az login`",
             Self::Unreadable(_) => "update the Azure CLI",
-        }
+        }))
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
             fake_az("echo 'ERROR: Please run az login to setup account.' >&2; exit 1");
         let error = credential.default_subscription().await.unwrap_err();
         assert_eq!(error.to_string(), "`az` failed: ERROR: Please run az login to setup account.");
-        assert_eq!(error.hint(), "run `az login`");
+        assert_eq!(error.hint().as_deref(), Some("run `az login`"));
         let missing = AzureCliCredential::new("/nowhere/az", None, SystemClock::shared());
         let error = missing.default_subscription().await.unwrap_err();
         assert!(matches!(error, AzureCliError::NotInstalled(_)), "{error:?}");

@@ -91,6 +91,8 @@ impl TokenSource for ClientSecretSource {
 
 #[cfg(test)]
 mod tests {
+    use lanyard_clock::ErrorHint as _;
+
     use super::*;
     use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 

@@ -4,6 +4,7 @@
 mod in_memory;
 mod token_file;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::Url;
+use lanyard_clock::ErrorHint;
 use parking_lot::Mutex;
 
 pub use self::in_memory::InMemoryTokenCredential;
@@ -78,12 +80,13 @@ pub enum FederatedTokenSettingProblem {
     },
 }
 
-impl FederatedTokenSettingsError {
-    /// Advises how to fix the variable.
-    pub fn hint(&self) -> &'static str {
-        "the workload identity webhook sets these variables: check the pod's label \
+impl ErrorHint for FederatedTokenSettingsError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "the workload identity webhook sets these variables: check the pod's label \
          azure.workload.identity/use, the annotation azure.workload.identity/client-id of its \
-         service account, and that the pod was created after the webhook was installed"
+         service account, and that the pod was created after the webhook was installed",
+        ))
     }
 }
 

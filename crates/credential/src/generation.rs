@@ -1,10 +1,12 @@
 //! A credential generation: the parsed content of one version of the credential file.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 use url::Url;
 use uuid::Uuid;
 
@@ -58,13 +60,12 @@ pub enum ParseCredentialError {
     Key(#[from] AssertionError),
 }
 
-impl ParseCredentialError {
-    /// Advises how to fix the file.
-    pub fn hint(&self) -> String {
+impl ErrorHint for ParseCredentialError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::Document(source) => source.hint(),
-            Self::Bundle(source) => source.hint().to_owned(),
-            Self::Key(source) => source.hint().to_owned(),
+            Self::Bundle(source) => source.hint(),
+            Self::Key(source) => source.hint(),
         }
     }
 }

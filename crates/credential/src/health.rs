@@ -1,8 +1,10 @@
 //! The health of a credential, for probes, dashboards and operators.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use serde::Serialize;
 
 use crate::identity::TenantId;
@@ -93,7 +95,7 @@ impl LastTokenError {
     pub(crate) fn observe(key: &TokenKey, error: &TokenError, at: Timestamp) -> Self {
         let (scope, text) = (key.scope.to_string(), error.to_string());
         let (tenant, code) = (key.variant.tenant.clone(), error.code().into_owned());
-        Self { scope, tenant, code, text, hint: error.hint(), at }
+        Self { scope, tenant, code, text, hint: error.hint().map(Cow::into_owned), at }
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! The validation follows the Go SDK (azidentity 1.14), where it has any.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use lanyard_clock::ErrorHint;
 use serde::{Serialize, Serializer};
 use url::Url;
 
@@ -40,15 +42,14 @@ pub enum ParseIdError {
     },
 }
 
-impl ParseIdError {
-    /// Advises how to fix the id.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for ParseIdError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Empty => "write the id of the identity, as Azure shows it",
             Self::TooLong { .. } | Self::Character { .. } => {
                 "a tenant is a GUID or a domain name, a client id is a GUID: look for quotes, spaces or line breaks around it"
             }
-        }
+        }))
     }
 }
 
@@ -158,15 +159,14 @@ pub enum ParseAuthorityError {
     TooMuch,
 }
 
-impl ParseAuthorityError {
-    /// Advises how to fix the URL.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for ParseAuthorityError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::TooMuch => "leave out user name, query and fragment",
             _ => {
                 "write the base url of the cloud's token service, such as https://login.microsoftonline.com/"
             }
-        }
+        }))
     }
 }
 

@@ -21,6 +21,7 @@ mod tests;
 use std::fmt;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use serde::Serialize;
 
 pub use facts::{BundleFacts, CertificateFacts, DocumentFacts, KeyFacts, TimeFacts};
@@ -123,7 +124,11 @@ pub fn inspect_with_password(
         }
         Err(error) => {
             for problem in &error.problems {
-                findings.error(problem.field, problem.kind.to_string(), problem.hint());
+                findings.error(
+                    problem.field,
+                    problem.kind.to_string(),
+                    problem.hint().unwrap_or_default(),
+                );
             }
         }
     }
@@ -141,7 +146,11 @@ fn inspect_bundle(
         Ok(bundle) => {
             if matches!(bundle.key_kind(), KeyKind::Ec { .. }) {
                 let error = AssertionError::RsaOnly { kind: bundle.key_kind() };
-                findings.error("client_secret", error.to_string(), error.hint());
+                findings.error(
+                    "client_secret",
+                    error.to_string(),
+                    error.hint().unwrap_or_default(),
+                );
             }
             check::check_bundle(&bundle, findings);
             BundleFacts::of(&bundle)
@@ -153,7 +162,7 @@ fn inspect_bundle(
                 what = format!("{what}: {source}");
                 cause = source.source();
             }
-            findings.error("client_secret", what, error.hint());
+            findings.error("client_secret", what, error.hint().unwrap_or_default());
             BundleFacts::from_certificates_only(CertificateBundle::certificates_of(
                 secret, password,
             ))

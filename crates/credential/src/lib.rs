@@ -68,6 +68,7 @@ mod transport;
 
 pub use file::{CredentialFile, CredentialFileOptions, LoadError, LoadObserver, ReloadOutcome};
 pub use generation::CredentialGeneration;
+pub use lanyard_clock::ErrorHint;
 pub use loader::LoaderHealth;
 
 #[cfg(feature = "azure-cli")]

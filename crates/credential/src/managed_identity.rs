@@ -3,12 +3,14 @@
 pub(crate) mod endpoint;
 pub(crate) mod error;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::{RawResponse, Transport, Url};
+use lanyard_clock::ErrorHint;
 
 use self::endpoint::{
     IMDS_BASE_URL, ManagedIdentityEndpoint, ManagedIdentityId, ManagedIdentityRequest,
@@ -79,17 +81,17 @@ pub enum ManagedIdentitySettingsError {
     Client(#[source] reqwest::Error),
 }
 
-impl ManagedIdentitySettingsError {
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<&'static str> {
+impl ErrorHint for ManagedIdentitySettingsError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::Endpoint { .. } => Some("write it as http://host:port"),
+            Self::Endpoint { .. } => Some("write it as http://host:port".into()),
             Self::IncompleteAppService { .. } => {
-                Some("the platform sets both or neither: pass both on, or unset the one")
+                Some("the platform sets both or neither: pass both on, or unset the one".into())
             }
             Self::UnsupportedHost { .. } => Some(
                 "use a certificate or workload identity here; if the program does not run on \
-                 such a host, unset the variable",
+                 such a host, unset the variable"
+                    .into(),
             ),
             Self::Client(_) => None,
         }

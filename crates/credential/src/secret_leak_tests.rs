@@ -6,6 +6,7 @@ use std::fs;
 use std::sync::{Arc, LazyLock};
 
 use azure_core::credentials::TokenCredential;
+use lanyard_clock::ErrorHint as _;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tracing::field::{Field, Visit};

@@ -5,6 +5,7 @@
 //! requests for the proxy by the server name of the TLS handshake (SNI), which is derived from the cluster's
 //! id. The id is among the names of the API server's certificate.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 use aws_lc_rs::digest::{SHA256, digest};
 use azure_core::error::{Error, ErrorKind};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request, Url};
+use lanyard_clock::ErrorHint;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::tls::TlsInfo;
 use tokio::sync::Mutex;
@@ -86,10 +88,11 @@ impl TokenProxyError {
     pub(crate) const fn is_outage(&self) -> bool {
         matches!(self, Self::NoCertificate { .. })
     }
+}
 
-    /// Advises what to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for TokenProxyError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Address => "write it as https://host:port",
             Self::ServerName => "give the SNI name that AKS documents for the cluster",
             Self::CaFile { .. } | Self::Client(_) => {
@@ -101,7 +104,7 @@ impl TokenProxyError {
             Self::NoClusterId => {
                 "the cluster is not one of AKS with identity bindings; give --sni-name if it is"
             }
-        }
+        }))
     }
 }
 

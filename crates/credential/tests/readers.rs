@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use lanyard_credential::bundle::CertificateBundle;
 use lanyard_credential::detected_format::DetectedFormat;
 use lanyard_credential::document::CredentialDocument;
@@ -48,18 +49,18 @@ fn collect_all_output(bytes: &[u8]) -> String {
         Ok(document) => {
             if let Err(error) = CertificateBundle::parse(document.client_secret()) {
                 note_error(&error);
-                shown.push_str(error.hint());
+                shown.push_str(&error.hint().unwrap_or_default());
             }
             writeln!(shown, "{document:?}").unwrap();
         }
         Err(error) => {
             note_error(&error);
-            shown.push_str(&error.hint());
+            shown.push_str(&error.hint().unwrap_or_default());
         }
     }
     match ParsedCredential::parse(bytes, &ParseCredentialOptions::default()) {
         Ok(credential) => writeln!(shown, "{credential:?}").unwrap(),
-        Err(error) => writeln!(shown, "{error}\n{error:?}\n{}", error.hint()).unwrap(),
+        Err(error) => writeln!(shown, "{error}\n{error:?}\n{:?}", error.hint()).unwrap(),
     }
     let inspection = inspect(bytes, now());
     writeln!(shown, "{inspection:?}\n{}", serde_json::to_string(&inspection).unwrap()).unwrap();

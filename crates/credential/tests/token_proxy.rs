@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use azure_core::credentials::TokenCredential as _;
 use azure_core::http::{Method, Request, Transport};
+use lanyard_clock::ErrorHint as _;
 use lanyard_credential::{
     InMemoryTokenCredential, TokenError, TokenProxy, TokenProxySettings, TokenTransport,
     TokenTransportOptions,

@@ -11,6 +11,7 @@
 //! then the workloads, the objects that they mount, the control plane and its namespace. Credential
 //! files stay mounted until the pods are gone, even if the vault becomes unavailable.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -67,7 +68,7 @@ pub struct UnlistedKind {
     /// The attempted operation and the response.
     pub error: String,
     /// The suggested next step.
-    pub hint: &'static str,
+    pub hint: Cow<'static, str>,
 }
 
 /// The Azure resources that a broken identity leaves behind.

@@ -7,6 +7,7 @@
 //! operator rebuilds the history from the stored status, so a restart neither loses a finding nor
 //! reports it again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ pub struct UnavailableKind {
     /// The attempted operation and the response.
     pub message: String,
     /// The suggested next step.
-    pub hint: &'static str,
+    pub hint: Cow<'static, str>,
 }
 
 /// A drift with the time at which it was first seen.
@@ -374,7 +375,7 @@ impl Drift {
     }
 
     /// Returns the suggested next step.
-    pub const fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &str {
         match self {
             Self::ObjectChanged { .. } => {
                 "check the writer with `kubectl get --show-managed-fields`, and make the change in the HostedCluster"
@@ -389,7 +390,7 @@ impl Drift {
                 "restart the pod: its process did not reload the file"
             }
             Self::SharedCredential { .. } => "use separate identities and secrets for each cluster",
-            Self::KindForbidden(lacking) | Self::KindNotServed(lacking) => lacking.hint,
+            Self::KindForbidden(lacking) | Self::KindNotServed(lacking) => &lacking.hint,
         }
     }
 

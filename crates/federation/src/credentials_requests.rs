@@ -1,9 +1,11 @@
 //! Parses `CredentialsRequest` objects, as `oc adm release extract --credentials-requests` writes
 //! them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lanyard_clock::ErrorHint;
 use serde::Deserialize;
 
 /// A file with `CredentialsRequest` objects.
@@ -65,10 +67,11 @@ pub struct RequestProblem {
     pub message: String,
 }
 
-impl CredentialsRequestsError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "extract the files with `oc adm release extract --credentials-requests --cloud=azure`"
+impl ErrorHint for CredentialsRequestsError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "extract the files with `oc adm release extract --credentials-requests --cloud=azure`",
+        ))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The discovery document of an issuer (`OpenID` Connect Discovery 1.0, section 3).
 
+use std::borrow::Cow;
+
+use lanyard_clock::ErrorHint;
 use serde::{Deserialize, Serialize};
 
 use crate::issuer::IssuerUrl;
@@ -39,15 +42,14 @@ pub enum DiscoveryError {
     },
 }
 
-impl DiscoveryError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for DiscoveryError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Unparsable { .. } => {
                 "check that the file or URL is the issuer's `.well-known/openid-configuration`"
             }
             Self::Unwritable { .. } => "report a bug",
-        }
+        }))
     }
 }
 

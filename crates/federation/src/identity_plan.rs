@@ -1,9 +1,11 @@
 //! Plans the managed identities of `CredentialsRequest` objects: names, federated credentials, roles
 //! and scopes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::credentials_requests::{IdentityRequest, SecretReference};
@@ -61,7 +63,7 @@ pub struct FederatedCredentialSpec {
     pub audience: &'static str,
 }
 
-/// The identities cannot be named.
+/// The names of managed identities violate a rule of Azure, or occur twice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot name the managed identities: {}", lines(.problems))]
 pub struct IdentityPlanError {
@@ -91,10 +93,11 @@ pub enum IdentityPlanProblem {
     },
 }
 
-impl IdentityPlanError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "use a shorter `--name` of letters, digits and `-`, or remove one of the CredentialsRequests from the directory"
+impl ErrorHint for IdentityPlanError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "use a shorter `--name` of letters, digits and `-`, or remove one of the CredentialsRequests from the directory",
+        ))
     }
 }
 

@@ -1,8 +1,10 @@
 //! The URL of a service account issuer.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use lanyard_clock::ErrorHint;
 use url::Url;
 
 use crate::storage_names::{IssuerContainer, IssuerStorageAccount};
@@ -40,10 +42,11 @@ pub struct ParseIssuerUrlError {
     pub reason: String,
 }
 
-impl ParseIssuerUrlError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "use a URL such as `https://ACCOUNT.blob.core.windows.net/CONTAINER`, without a slash at its end"
+impl ErrorHint for ParseIssuerUrlError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "use a URL such as `https://ACCOUNT.blob.core.windows.net/CONTAINER`, without a slash at its end",
+        ))
     }
 }
 

@@ -1,11 +1,13 @@
 //! JSON Web Key Sets (RFC 7517) of issuers, and their change during a key rotation.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rsa::PublicKeyComponents;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lanyard_clock::ErrorHint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::ser::PrettyFormatter;
@@ -78,10 +80,9 @@ pub enum KeySetError {
     },
 }
 
-impl KeySetError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for KeySetError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Unparsable { .. } | Self::InvalidKeys { .. } => {
                 "check that the file or URL is the issuer's `openid/v1/jwks`"
             }
@@ -90,7 +91,7 @@ impl KeySetError {
                 "remove the key that the API server does not sign with from the published key set"
             }
             Self::MissingKeys { .. } => "publish these keys before you prune other keys",
-        }
+        }))
     }
 }
 

@@ -1,7 +1,9 @@
 //! Verifies the documents that an issuer publishes, before a federated credential names it.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::format_error_chain;
 
 use crate::discovery::IssuerDiscovery;
@@ -146,10 +148,11 @@ impl PublicationProblem {
             Self::KeyMaterialMismatch { .. } => "KeyMaterialMismatch",
         }
     }
+}
 
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for PublicationProblem {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::DiscoveryUnparsable { .. }
             | Self::IssuerMismatch { .. }
             | Self::KeySetUrlMismatch { .. }
@@ -164,7 +167,7 @@ impl PublicationProblem {
             | Self::KeyMaterialMismatch { .. } => {
                 "remove the invalid key from the key set, and add the key from `serviceaccount-signer.public`"
             }
-        }
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The key that signs service account tokens.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
@@ -8,6 +9,7 @@ use aws_lc_rs::rsa::{KeyPair, KeySize, PublicKey};
 use aws_lc_rs::signature::KeyPair as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use lanyard_clock::ErrorHint;
 use rustls_pki_types::pem::SectionKind;
 use x509_parser::asn1_rs::{FromDer, Integer, OctetString, Sequence};
 use x509_parser::public_key::PublicKey as ParsedPublicKey;
@@ -92,10 +94,9 @@ pub enum SigningKeyError {
     },
 }
 
-impl SigningKeyError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for SigningKeyError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Generate { .. } | Self::Encode { .. } => {
                 "run the command again; if it fails again, report a bug"
             }
@@ -108,7 +109,7 @@ impl SigningKeyError {
             | Self::NotRsa { .. }
             | Self::MalformedDer { .. }
             | Self::Rejected { .. } => "create an RSA key pair with `lanyard create oidc azure`",
-        }
+        }))
     }
 }
 

@@ -1,7 +1,10 @@
 //! Names of the storage account and the container of an issuer.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+
+use lanyard_clock::ErrorHint;
 
 /// The name of a storage account: 3 to 24 lower-case letters and digits, unique in Azure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,10 +28,9 @@ pub struct StorageNameError {
     pub suggestion: String,
 }
 
-impl StorageNameError {
-    /// What to do next.
-    pub fn hint(&self) -> String {
-        format!("use a valid name, for example `{}`", self.suggestion)
+impl ErrorHint for StorageNameError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(format!("use a valid name, for example `{}`", self.suggestion)))
     }
 }
 
@@ -148,7 +150,7 @@ mod tests {
             error.to_string(),
             "`My.Name` is not the name of a storage account: 3 to 24 lower-case letters and digits"
         );
-        assert_eq!(error.hint(), "use a valid name, for example `myname`");
+        assert_eq!(error.hint().as_deref(), Some("use a valid name, for example `myname`"));
     }
 
     proptest! {

@@ -1,8 +1,10 @@
 //! The file of `--azure-creds`: the subscription, and optionally an application that signs in.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use azure_core::credentials::Secret;
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{EntraClientId, EntraTenantId, SubscriptionId};
 use serde::Deserialize;
 
@@ -31,10 +33,11 @@ pub enum AzureCredentialsFileError {
     Fields(Vec<CredentialsFieldProblem>),
 }
 
-impl AzureCredentialsFileError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "write the fields `subscriptionId`, `tenantId`, `clientId` and `clientSecret`; only the first is required"
+impl ErrorHint for AzureCredentialsFileError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "write the fields `subscriptionId`, `tenantId`, `clientId` and `clientSecret`; only the first is required",
+        ))
     }
 }
 

@@ -3,6 +3,10 @@
 //! Source: Microsoft Learn, "Naming rules and restrictions for Azure resources". Azure accepts more characters in
 //! some names (such as letters that are not ASCII in those of resource groups); lanyard never derives such names.
 
+use std::borrow::Cow;
+
+use lanyard_clock::ErrorHint;
+
 /// The rule for the names of one resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AzureNameRule {
@@ -32,10 +36,11 @@ pub struct InvalidAzureNameError {
     pub reason: String,
 }
 
-impl InvalidAzureNameError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "choose another name; a shorter cluster name shortens the names of all its resources"
+impl ErrorHint for InvalidAzureNameError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "choose another name; a shorter cluster name shortens the names of all its resources",
+        ))
     }
 }
 

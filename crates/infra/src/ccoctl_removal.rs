@@ -1,5 +1,6 @@
 //! What ccoctl, or lanyard in its place, created for an owner: found by tags and descriptions, not by the journal.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -7,6 +8,7 @@ use lanyard_azure::{
     ArmBody as _, ArmClient, AssignedRole, AzureCallError, ManagedIdentity, ManagedIdentityBody,
     ResourceGroupBody, RoleAssignmentBody, RoleDefinitionBody, StorageAccountBody,
 };
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 use serde_json::Value;
 use uuid::Uuid;
@@ -32,7 +34,8 @@ pub struct CcoctlRemoval {
     pub removes_group: bool,
 }
 
-/// The resources of an owner cannot be determined.
+/// The resources that `ccoctl azure delete` removes could not be read, or their resource group is not one of
+/// ccoctl.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CcoctlRemovalError {
@@ -45,7 +48,7 @@ pub enum CcoctlRemovalError {
         #[source]
         source: Box<AzureCallError>,
     },
-    /// The resource group does not have the tag of the owner.
+    /// The resource group does not have the tag of the [`CcoctlOwner`].
     #[error(
         "the resource group `{group}` does not have the tag `{tag}`, so it was not created for this name"
     )]
@@ -57,15 +60,14 @@ pub enum CcoctlRemovalError {
     },
 }
 
-impl CcoctlRemovalError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Read { source, .. } => source.hint(),
+impl ErrorHint for CcoctlRemovalError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Read { source, .. } => return source.hint(),
             Self::GroupNotOwned { .. } => {
                 "leave out --delete-oidc-resource-group to remove the storage account alone, or delete the group with `az group delete`"
             }
-        }
+        }))
     }
 }
 

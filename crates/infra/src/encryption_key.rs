@@ -1,6 +1,9 @@
 //! The key in a vault that encrypts the secrets of a hosted cluster.
 
+use std::borrow::Cow;
+
 use lanyard_azure::{ArmBody as _, ArmClient, ArmRequest, AzureCallError, VaultBody, VaultKeyBody};
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{
     ArmResourceId, KeyVersion, ParseVaultKeyIdError, SubscriptionId, VaultKeyId, VaultName,
 };
@@ -19,7 +22,7 @@ pub struct EncryptionKey {
     pub is_new: bool,
 }
 
-/// The key of the secret encryption cannot be used.
+/// The vault key of the secret encryption could not be read, or does not exist.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptionKeyError {
@@ -54,11 +57,10 @@ pub enum EncryptionKeyError {
     },
 }
 
-impl EncryptionKeyError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Azure { source, .. } => source.hint(),
+impl ErrorHint for EncryptionKeyError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Azure { source, .. } => return source.hint(),
             Self::NoVault(_) => {
                 "create the vault with `lanyard create keyvault azure`, or correct --encryption-key-id or --subscription"
             }
@@ -68,7 +70,7 @@ impl EncryptionKeyError {
             Self::NoUrl { .. } => {
                 "check that no proxy answers in the place of Azure Resource Manager"
             }
-        }
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The documents of a token issuer in a blob container: upload, and proof that clients without credentials can read them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
@@ -8,6 +9,7 @@ use azure_core::http::{ClientOptions, RequestContent, StatusCode, Url};
 use azure_storage_blob::models::BlobClientUploadOptions;
 use azure_storage_blob::{BlobClient, BlobClientOptions};
 use lanyard_azure::PropagationWait;
+use lanyard_clock::ErrorHint;
 use lanyard_federation::{
     DiscoveryError, IssuerDiscovery, IssuerUrl, KeySetError, PublicationProblem, PublishedKeySet,
     SigningPublicKey, verify_publication,
@@ -35,7 +37,7 @@ pub struct PublicationOutcome {
     pub key_set_uploaded: bool,
 }
 
-/// The documents of an issuer are not published.
+/// The documents of an issuer could not be published, or Entra ID would reject the tokens of the issuer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssuerDocumentsError {
@@ -70,10 +72,9 @@ pub enum IssuerDocumentsError {
     Unusable(Vec<PublicationProblem>),
 }
 
-impl IssuerDocumentsError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for IssuerDocumentsError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Url { .. } => "choose another name for the storage account or the container",
             Self::Blob { source, .. } if status_of(source) == Some(StatusCode::Forbidden) => {
                 "assign Storage Blob Data Contributor at the storage account to the signed-in identity, and wait 10 minutes"
@@ -82,12 +83,14 @@ impl IssuerDocumentsError {
                 "allow public access in the storage account; a policy of the subscription may forbid it"
             }
             Self::Blob { .. } => "run the command again",
-            Self::KeySet(error) => error.hint(),
-            Self::Discovery(error) => error.hint(),
+            Self::KeySet(error) => return error.hint(),
+            Self::Discovery(error) => return error.hint(),
             Self::Unusable(problems) => {
-                problems.first().map_or("run the command again", PublicationProblem::hint)
+                return problems
+                    .first()
+                    .map_or(Some("run the command again".into()), PublicationProblem::hint);
             }
-        }
+        }))
     }
 }
 

@@ -17,9 +17,11 @@ mod state;
 mod store;
 mod unfinished_run;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{InfraId, SubscriptionId, format_error_chain};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -50,7 +52,7 @@ pub struct Journal {
     failure: watch::Sender<Option<String>>,
 }
 
-/// The journal cannot be read or written.
+/// The journal cannot be read or written, or is not a journal of this cluster and version.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -97,11 +99,10 @@ pub enum JournalError {
     NoCluster,
 }
 
-impl JournalError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Store { source } => source.hint(),
+impl ErrorHint for JournalError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Store { source } => return source.hint(),
             Self::Stopped { .. } => "run the command again",
             Self::InvalidLine { .. } | Self::NoCluster => {
                 "restore the file from a backup, or move it away and run `lanyard import azure`"
@@ -110,7 +111,7 @@ impl JournalError {
                 "use the version of lanyard that wrote the journal, or a later one"
             }
             Self::OtherCluster { .. } => "choose another directory or prefix with --state",
-        }
+        }))
     }
 }
 

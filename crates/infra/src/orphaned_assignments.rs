@@ -1,5 +1,6 @@
 //! Role assignments whose principal does not exist any more. They count against the limit of the subscription.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use jiff::Timestamp;
 use lanyard_azure::{
     ArmBody as _, ArmClient, AssignedRole, AzureCallError, GraphClient, RoleAssignmentBody,
 };
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 use uuid::Uuid;
@@ -25,7 +27,7 @@ pub struct OrphanedAssignment {
     pub scope: String,
 }
 
-/// Orphaned role assignments cannot be determined.
+/// The search for orphaned role assignments failed, or its result would be wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OrphanSearchError {
@@ -42,15 +44,14 @@ pub enum OrphanSearchError {
     Blind(Uuid),
 }
 
-impl OrphanSearchError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::List(source) => source.hint(),
+impl ErrorHint for OrphanSearchError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::List(source) => return source.hint(),
             Self::Graph(_) | Self::Blind(_) => {
                 "give the signed-in identity the Graph permission `Directory.Read.All`"
             }
-        }
+        }))
     }
 }
 

@@ -1,8 +1,10 @@
 //! The plan: how the live resources differ from the desired ones. Does no I/O.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use lanyard_azure::{ArmBody as _, FederatedCredentialBody, RoleAssignmentBody};
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 use serde_json::Value;
@@ -73,7 +75,7 @@ pub enum ResourceChange {
     },
 }
 
-/// Why a plan cannot be applied.
+/// The reason why the plan of a resource cannot be applied.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]
 #[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PlanProblem {
@@ -119,10 +121,11 @@ impl PlanProblem {
             _ => None,
         }
     }
+}
 
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for PlanProblem {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Missing { .. } => "create it, or correct the id",
             Self::NotOurs { .. } => {
                 "choose another name or infrastructure id, or adopt the resource, so that it is changed now and `lanyard destroy` removes it: with `lanyard import azure` for a cluster, otherwise with --import"
@@ -133,7 +136,7 @@ impl PlanProblem {
             Self::Immutable { .. } => {
                 "restore the earlier location, or remove the resources with `lanyard destroy` and create them again"
             }
-        }
+        }))
     }
 }
 

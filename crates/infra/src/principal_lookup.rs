@@ -1,14 +1,16 @@
 //! The service principals of identities that are known by client id only.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lanyard_azure::{
     ArmBody as _, ArmClient, AzureCallError, GraphClient, ManagedIdentity, ManagedIdentityBody,
 };
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, SubscriptionId};
 use uuid::Uuid;
 
-/// The service principals of client ids cannot be determined.
+/// The service principals of client ids could not be looked up, or one of them does not exist.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrincipalLookupError {
@@ -31,18 +33,17 @@ pub enum PrincipalLookupError {
     Missing(EntraClientId),
 }
 
-impl PrincipalLookupError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::List(source) => source.hint(),
+impl ErrorHint for PrincipalLookupError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::List(source) => return source.hint(),
             Self::Graph { .. } => {
                 "give the signed-in identity the Graph permission `Application.Read.All`, or create the identities with `lanyard create iam azure`"
             }
             Self::Missing(_) => {
                 "correct the identities file; a deleted identity gets a new client id when it is created"
             }
-        }
+        }))
     }
 }
 

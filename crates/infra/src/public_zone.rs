@@ -1,9 +1,12 @@
 //! The public DNS zone of a base domain, below which clusters are created.
 
+use std::borrow::Cow;
+
 use lanyard_azure::{ArmBody as _, ArmClient, AzureCallError, DnsZone, DnsZoneBody};
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
-/// The public DNS zone of a base domain cannot be determined.
+/// The public DNS zones of a subscription could not be read, or not exactly one has the name of the base domain.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublicZoneError {
@@ -31,11 +34,10 @@ pub enum PublicZoneError {
     },
 }
 
-impl PublicZoneError {
-    /// What to do next.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Read(error) => error.hint().to_owned(),
+impl ErrorHint for PublicZoneError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(match self {
+            Self::Read(error) => return error.hint(),
             Self::Malformed(_) => "run the command with `--log lanyard_azure=debug`".to_owned(),
             Self::Missing { zones, .. } if zones.is_empty() => {
                 "create the zone with `lanyard create dns azure`, or name a zone of another subscription with --public-zone-id".to_owned()
@@ -44,7 +46,7 @@ impl PublicZoneError {
                 format!("choose one of its zones with --base-domain: {}", zones.join(", "))
             }
             Self::Ambiguous { .. } => "choose one with --public-zone-id".to_owned(),
-        }
+        }))
     }
 }
 
@@ -116,8 +118,8 @@ mod tests {
         assert_eq!(found.name(), "Example.com");
         let error = select_public_zone(zones(), "third.com").unwrap_err();
         assert_eq!(
-            error.hint(),
-            "choose one of its zones with --base-domain: Example.com, other.com"
+            error.hint().as_deref(),
+            Some("choose one of its zones with --base-domain: Example.com, other.com")
         );
         let mut twice = zones();
         twice.push(zone("b", "example.com"));

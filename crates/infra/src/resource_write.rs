@@ -1,12 +1,14 @@
 //! One write of a resource: journal entry, request, long-running operation, and repetition while Azure rejects
 //! the write for now.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use lanyard_azure::{
     ArmRequest, AzureCallError, AzureResponse, ErrorClass, OperationError, OperationStart,
     PendingOperation, PollPolicy,
 };
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, format_error_chain};
 use serde_json::Value;
 
@@ -18,7 +20,7 @@ use crate::resource::{Ownership, ResourceKey, ResourceStack};
 use crate::resource_request::UnknownValueError;
 use crate::run_steps::ProgressReporter;
 
-/// A resource was not written.
+/// The write of a resource failed, or was not attempted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {
@@ -71,14 +73,13 @@ impl From<OperationError> for ResourceError {
     }
 }
 
-impl ResourceError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Problem(problem) => problem.hint(),
-            Self::Journal(error) => error.hint(),
+impl ErrorHint for ResourceError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Problem(problem) => return problem.hint(),
+            Self::Journal(error) => return error.hint(),
             Self::Azure(error) => match &**error {
-                OperationError::Call(error) => error.hint(),
+                OperationError::Call(error) => return error.hint(),
                 _ => {
                     "look up the error code in the documentation of the service; then run the command again"
                 }
@@ -90,7 +91,7 @@ impl ResourceError {
                 "run the command without --roll-back, which creates the missing resources again"
             }
             Self::UnknownValue(_) => "run the command again",
-        }
+        }))
     }
 }
 

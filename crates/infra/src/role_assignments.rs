@@ -4,9 +4,11 @@
 //! components of the control plane, and three for the identities of an ARO HCP cluster's worker nodes. HyperShift
 //! never assigns a role to the KMS identity; lanyard does if the scope of the encryption key is known.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, Component, InfraId, RoleDefinitionId, RoleScope};
 use uuid::Uuid;
 
@@ -288,11 +290,12 @@ pub struct UnknownScopesError {
     pub scopes: Vec<AssignmentScope>,
 }
 
-impl UnknownScopesError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "name them: `--dns-zone-rg-name` for the group of the public DNS zone, `--vnet-id`, `--subnet-id` and \
-         `--network-security-group-id` for existing networks"
+impl ErrorHint for UnknownScopesError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "name them: `--dns-zone-rg-name` for the group of the public DNS zone, `--vnet-id`, `--subnet-id` and \
+         `--network-security-group-id` for existing networks",
+        ))
     }
 }
 

@@ -1,8 +1,10 @@
 //! The role assignments of a cluster as resources of its desired graph.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lanyard_azure::RoleAssignmentBody;
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::infra_graph::{InfraIds, InfraParameters};
@@ -31,7 +33,7 @@ pub struct RoleParameters {
     pub encryption_key: Option<ArmResourceId>,
 }
 
-/// Role assignments cannot be planned.
+/// Role assignments cannot be planned, because ids of scopes or identities are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoleGraphError {
@@ -43,13 +45,12 @@ pub enum RoleGraphError {
     UnknownIdentities(Vec<RoleIdentity>),
 }
 
-impl RoleGraphError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::UnknownScopes(error) => error.hint(),
+impl ErrorHint for RoleGraphError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::UnknownScopes(error) => return error.hint(),
             Self::UnknownIdentities(_) => "name them in the identities file",
-        }
+        }))
     }
 }
 

@@ -1,8 +1,10 @@
 //! Finds role definitions by their display names, as `CredentialsRequest` objects name them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lanyard_azure::{ArmBody as _, ArmClient, AzureCallError, RoleDefinition, RoleDefinitionBody};
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 
 /// The roles of a subscription by their display names.
@@ -12,7 +14,7 @@ pub struct RoleNames {
     roles: BTreeMap<String, Vec<RoleDefinitionId>>,
 }
 
-/// Why a name does not select a role.
+/// The reason why a name does not select exactly one role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoleNameError {
@@ -32,15 +34,14 @@ pub enum RoleNameError {
     },
 }
 
-impl RoleNameError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for RoleNameError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Unknown { .. } => {
                 "correct `spec.providerSpec.roleBindings` of the CredentialsRequest, or create the role; a new custom role takes some minutes to appear"
             }
             Self::Ambiguous { .. } => "rename all custom roles with this name but one",
-        }
+        }))
     }
 }
 

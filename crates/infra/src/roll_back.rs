@@ -1,8 +1,10 @@
 //! Undoes a run that has not ended: deletes what it created, and restores what it changed or deleted.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_azure::{ArmBody as _, RoleAssignmentBody};
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 use serde_json::Value;
@@ -80,17 +82,16 @@ pub enum NothingToRollBack {
     InterruptedDestroy,
 }
 
-impl NothingToRollBack {
-    /// What to do next.
-    pub const fn hint(self) -> &'static str {
-        match self {
+impl ErrorHint for NothingToRollBack {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::NoInterruptedRun => {
                 "to remove what earlier runs created, run `lanyard destroy` for the same stack"
             }
             Self::InterruptedDestroy => {
                 "run the command without --roll-back, which creates the removed resources again, or run `lanyard destroy` again"
             }
-        }
+        }))
     }
 }
 

@@ -1,11 +1,13 @@
 //! The cloud of a vault: its token service and the DNS suffix of its vaults.
 
+use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use lanyard_clock::ErrorHint;
 use lanyard_credential::identity::{Authority, ParseAuthorityError};
 use lanyard_vocabulary::{Cloud, VaultName};
 use rustix::fs::OFlags;
@@ -24,7 +26,7 @@ pub struct VaultCloud {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultCloudError {
-    /// The class selects Azure Stack and names no environment file.
+    /// The SecretProviderClass selects Azure Stack and names no environment file.
     #[error("`cloudName: AzureStackCloud` needs `cloudEnvFileName`, and it is not set")]
     EnvironmentFileNotSet,
     /// The environment file cannot be read.
@@ -36,7 +38,7 @@ pub enum VaultCloudError {
         #[source]
         source: io::Error,
     },
-    /// The class names a file outside the directory that the node's owner provides.
+    /// The SecretProviderClass names a file outside the directory of environment files.
     #[error("the environment file {} is not one of those in {}", path.display(), directory.display())]
     OutsideEnvironmentDirectory {
         /// The path of the file.
@@ -68,8 +70,8 @@ pub enum VaultCloudError {
     },
 }
 
-/// The problem of an environment file. Never quotes the file: the class names the path, which may be any file
-/// of the node plugin.
+/// The problem of an environment file. Never quotes the file: the SecretProviderClass names the path, which
+/// may be any file of the node plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvironmentFileError {
@@ -84,10 +86,9 @@ pub enum EnvironmentFileError {
     VaultSuffix,
 }
 
-impl VaultCloudError {
-    /// Advises how to fix the file.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for VaultCloudError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::EnvironmentFileNotSet => {
                 "set cloudEnvFileName to a file that is mounted into the node plugin"
             }
@@ -103,7 +104,7 @@ impl VaultCloudError {
                  the Azure Stack's ARM metadata contains them"
             }
             Self::Authority { .. } => "report it as a bug",
-        }
+        }))
     }
 }
 
@@ -264,7 +265,7 @@ mod tests {
                 matches!(error, VaultCloudError::OutsideEnvironmentDirectory { .. }),
                 "{error}"
             );
-            assert!(error.hint().contains("--cloud-env-dir"));
+            assert!(error.hint().unwrap().contains("--cloud-env-dir"));
         }
     }
 

@@ -1,6 +1,9 @@
 //! Converts a vault object to the bytes of a file.
 
+use std::borrow::Cow;
+
 use lanyard_api::{VaultObjectEntry, VaultObjectFormat};
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ObjectEncoding;
 
 use crate::encoding::{self, DecodeValueError};
@@ -43,10 +46,9 @@ pub enum ContentError {
     NoCertificate,
 }
 
-impl ContentError {
-    /// Advises how to fix the error.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
+impl ErrorHint for ContentError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(match self {
             Self::Encoding(DecodeValueError { suspected: Some(seems), .. }) => {
                 format!("the value looks like {seems}: set objectEncoding to `{seems}`")
             }
@@ -72,7 +74,7 @@ impl ContentError {
                 "keys of RSA and on P-256, P-384 and P-521 can be mounted".to_owned()
             }
             Self::NoCertificate => "see whether the certificate's creation is finished".to_owned(),
-        })
+        }))
     }
 }
 

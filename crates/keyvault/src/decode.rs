@@ -1,10 +1,12 @@
 //! Converts fetched objects to files, without I/O.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use lanyard_api::{VaultObjectFormat, VaultObjectVersion};
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ObjectEncoding;
 
 use crate::content::{CertificateFileOptions, ContentError, FileContent, decode_content};
@@ -85,9 +87,8 @@ pub struct DecodeError {
     pub source: Box<ContentError>,
 }
 
-impl DecodeError {
-    /// Advises how to fix the error.
-    pub fn hint(&self) -> Option<String> {
+impl ErrorHint for DecodeError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         self.source.hint()
     }
 }

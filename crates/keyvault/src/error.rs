@@ -1,8 +1,10 @@
 //! Errors of vault reads.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint;
 use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::Hop;
 
@@ -108,16 +110,6 @@ pub enum VaultReadError {
 }
 
 impl VaultReadError {
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
-        if let Self::Token { source } = self
-            && let Some(hint) = TokenError::of(source).and_then(TokenError::hint)
-        {
-            return Some(hint);
-        }
-        Some(self.variant_hint().to_owned())
-    }
-
     fn variant_hint(&self) -> &'static str {
         match self {
             Self::NotFound(_) => {
@@ -238,6 +230,17 @@ impl VaultReadError {
             | Self::Unavailable { reply, .. } => Some(reply.status),
             _ => None,
         }
+    }
+}
+
+impl ErrorHint for VaultReadError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        if let Self::Token { source } = self
+            && let Some(hint) = TokenError::of(source).and_then(TokenError::hint)
+        {
+            return Some(hint);
+        }
+        Some(self.variant_hint().into())
     }
 }
 

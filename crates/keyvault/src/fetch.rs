@@ -1,5 +1,6 @@
 //! Fetches the objects that a class names.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lanyard_api::{ProviderParameters, VaultObjectEntry, VaultObjectKind, VaultObjectVersion};
+use lanyard_clock::ErrorHint;
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::{Hop, ObjectEncoding, SecretName};
 
@@ -44,7 +46,7 @@ impl fmt::Display for ObjectReference {
     }
 }
 
-/// Errors of fetching the objects of a class.
+/// Errors of fetching the objects of a SecretProviderClass.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -113,18 +115,6 @@ impl ReadError {
         }
     }
 
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::History { .. } => Some("enable a version, or correct objectVersion".to_owned()),
-            Self::VolumeTooLarge { .. } => {
-                Some("ask for fewer objects or versions in one SecretProviderClass".to_owned())
-            }
-            Self::NotEnoughMemory { source, .. } => Some(source.hint.clone()),
-            Self::Object { source, .. } | Self::Versions { source, .. } => source.hint(),
-        }
-    }
-
     /// Whether and when the read may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
@@ -144,6 +134,19 @@ impl ReadError {
     /// The hop that failed.
     pub fn hop(&self) -> Hop {
         self.vault_error().map_or(Hop::VaultRead, VaultReadError::hop)
+    }
+}
+
+impl ErrorHint for ReadError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::History { .. } => Some("enable a version, or correct objectVersion".into()),
+            Self::VolumeTooLarge { .. } => {
+                Some("ask for fewer objects or versions in one SecretProviderClass".into())
+            }
+            Self::NotEnoughMemory { source, .. } => Some(source.hint.clone().into()),
+            Self::Object { source, .. } | Self::Versions { source, .. } => source.hint(),
+        }
     }
 }
 

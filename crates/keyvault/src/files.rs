@@ -1,6 +1,9 @@
 //! Converts the parameters of a class to the files of a volume.
 
+use std::borrow::Cow;
+
 use lanyard_api::ProviderParameters;
+use lanyard_clock::ErrorHint;
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Hop;
 
@@ -21,14 +24,6 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Read(error) => error.hint(),
-            Self::Decode(error) => error.hint(),
-        }
-    }
-
     /// Whether and when the call may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
@@ -43,6 +38,15 @@ impl FetchError {
         match self {
             Self::Read(error) => error.hop(),
             Self::Decode(_) => Hop::Decode,
+        }
+    }
+}
+
+impl ErrorHint for FetchError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Read(error) => error.hint(),
+            Self::Decode(error) => error.hint(),
         }
     }
 }

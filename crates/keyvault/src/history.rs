@@ -4,7 +4,7 @@ use lanyard_api::VaultObjectVersion;
 
 use crate::source::ListedVersion;
 
-/// Errors of selecting a history.
+/// Errors of selecting the versions of a version history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {

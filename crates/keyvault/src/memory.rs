@@ -70,7 +70,7 @@ pub enum CacheReserveError {
     NodeFull,
 }
 
-/// There is not enough memory for the objects of a class.
+/// There is not enough memory for the objects of a SecretProviderClass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MemoryExhausted {

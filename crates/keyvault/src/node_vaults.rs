@@ -4,13 +4,14 @@
 mod outages;
 mod volume_read;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_api::ProviderParameters;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Cloud;
 
@@ -98,14 +99,14 @@ pub struct VaultOutage {
     pub error: ReadError,
 }
 
-/// Errors of reading a volume.
+/// Errors of reading the objects of a volume.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeVaultError {
     /// The cloud's endpoints cannot be determined.
     #[error(transparent)]
     Cloud(#[from] VaultCloudError),
-    /// The pod lacks a credential that the class's identity needs.
+    /// The identity that the SecretProviderClass selects cannot be used.
     #[error(transparent)]
     Identity(#[from] ReaderIdentityError),
     /// The reader's credential cannot be created.
@@ -120,17 +121,6 @@ pub enum NodeVaultError {
 }
 
 impl NodeVaultError {
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Cloud(error) => Some(error.hint().to_owned()),
-            Self::Identity(error) => Some(error.hint()),
-            Self::Reader(error) => error.hint(),
-            Self::Token(error) => error.hint(),
-            Self::Fetch(error) => error.hint(),
-        }
-    }
-
     /// Whether and when the request may succeed.
     pub fn retry(&self) -> RetryClass {
         match self {
@@ -146,6 +136,18 @@ impl NodeVaultError {
         match self {
             Self::Fetch(FetchError::Read(error)) => error.circuit_open_for(),
             _ => None,
+        }
+    }
+}
+
+impl ErrorHint for NodeVaultError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Cloud(error) => error.hint(),
+            Self::Identity(error) => error.hint(),
+            Self::Reader(error) => error.hint(),
+            Self::Token(error) => error.hint(),
+            Self::Fetch(error) => error.hint(),
         }
     }
 }

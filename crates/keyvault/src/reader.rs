@@ -1,5 +1,6 @@
 //! Determines the reader of a vault, which is the unit of sharing: a pure decision.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use lanyard_api::{IdentityMode, ProviderParameters};
+use lanyard_clock::ErrorHint;
 use lanyard_credential::RetryClass;
 use lanyard_credential::identity as entra;
 use lanyard_credential::identity::ParseIdError;
@@ -138,8 +140,8 @@ pub(crate) enum ReaderCredential<'a> {
     Secret(&'a SharedSecretBytes),
 }
 
-/// The pod lacks a credential that its class needs. Messages are those of the upstream provider where it has
-/// one.
+/// The identity that reads the vault for a pod cannot be used: a credential is missing or invalid, or the
+/// SecretProviderClass is. Messages are those of the upstream provider where it has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReaderIdentityError {
@@ -180,21 +182,30 @@ pub enum ReaderIdentityError {
     /// The client secret is not UTF-8 text.
     #[error("clientsecret of nodePublishSecretRef is not text")]
     SecretNotText,
-    /// The class's tenant id is malformed.
+    /// The tenant id of the SecretProviderClass is malformed.
     #[error("the tenant is malformed ({problem})")]
     MalformedTenant {
         /// The parse error.
         problem: ParseIdError,
     },
-    /// The class requests AAD pod identity, which was retired.
+    /// The SecretProviderClass requests AAD pod identity, which was retired.
     #[error("usePodIdentity: aad-pod-identity was retired, and this node does not speak to it")]
     PodIdentityRetired,
 }
 
 impl ReaderIdentityError {
-    /// Advises what to do next.
-    pub fn hint(&self) -> String {
+    /// Whether the request may succeed if repeated.
+    pub const fn retry(&self) -> RetryClass {
         match self {
+            Self::TokenExpired { .. } => RetryClass::Transient,
+            _ => RetryClass::Invalid,
+        }
+    }
+}
+
+impl ErrorHint for ReaderIdentityError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(match self {
             Self::NoTokens | Self::NoTokenForAudience { .. } => {
                 let audience = match self {
                     Self::NoTokenForAudience { audience } => audience,
@@ -215,19 +226,11 @@ impl ReaderIdentityError {
                     .to_owned()
             }
             Self::SecretNotText => "write the secret as Entra showed it".to_owned(),
-            Self::MalformedTenant { problem } => problem.hint().to_owned(),
+            Self::MalformedTenant { problem } => return problem.hint(),
             Self::PodIdentityRetired => {
                 "use workload identity: set clientID and remove usePodIdentity".to_owned()
             }
-        }
-    }
-
-    /// Whether the request may succeed if repeated.
-    pub const fn retry(&self) -> RetryClass {
-        match self {
-            Self::TokenExpired { .. } => RetryClass::Transient,
-            _ => RetryClass::Invalid,
-        }
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The sessions of a node's readers: credentials and open vaults.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use azure_core::credentials::{AccessToken, TokenCredential};
 use azure_core::http::policies::Policy;
 use lanyard_azure::{AzureTransport, FlowId, RequestPriority};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use lanyard_credential::identity as entra;
 use lanyard_credential::secret::SecretText;
 use lanyard_credential::{
@@ -53,11 +54,10 @@ pub enum ReaderCredentialError {
     Token(#[source] TokenError),
 }
 
-impl ReaderCredentialError {
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
+impl ErrorHint for ReaderCredentialError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::ManagedIdentity(error) => error.hint().map(str::to_owned),
+            Self::ManagedIdentity(error) => error.hint(),
             Self::Token(error) => error.hint(),
         }
     }

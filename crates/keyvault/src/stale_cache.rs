@@ -7,6 +7,7 @@
 mod record;
 mod store;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use aws_lc_rs::{hmac, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
@@ -96,10 +97,9 @@ pub enum StaleCacheError {
     },
 }
 
-impl StaleCacheError {
-    /// Advises what to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for StaleCacheError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::RandomUnavailable => "restart the program",
             Self::KeyFile { .. } | Self::InvalidKey { .. } => {
                 "make one: head -c 32 /dev/urandom > file; chmod 600 file"
@@ -109,7 +109,7 @@ impl StaleCacheError {
                 "give --stale-cache-dir a directory of the node plugin's own, which others cannot \
                  write"
             }
-        }
+        }))
     }
 }
 

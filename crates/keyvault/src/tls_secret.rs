@@ -4,6 +4,8 @@
 //! order; `tls.key` has the last block that is not a certificate, re-encoded in the traditional form; a file
 //! without PEM is read as PKCS#12 without a password.
 
+use std::borrow::Cow;
+
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P256K1_SHA256_FIXED_SIGNING,
@@ -12,6 +14,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lanyard_clock::ErrorHint;
 use x509_parser::der_parser::asn1_rs::{FromDer, Integer, OctetString, Sequence};
 use x509_parser::x509::AlgorithmIdentifier;
 use zeroize::Zeroizing;
@@ -54,10 +57,9 @@ pub enum TlsSecretError {
     },
 }
 
-impl TlsSecretError {
-    /// Advises what to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for TlsSecretError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::NeitherPemNorPkcs12 { .. } | Self::InvalidBlock { .. } => {
                 "see objectFormat and objectEncoding of the object: the file must be PEM, or \
                  PKCS#12 without a password"
@@ -71,7 +73,7 @@ impl TlsSecretError {
             }
             Self::EncryptedKey => "store the private key without a password of its own",
             Self::UnsupportedKey { .. } => "use an RSA or EC key, or a Secret of type Opaque",
-        }
+        }))
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::{ProviderParameters, VaultObjectKind, VaultObjectVersion};
+use lanyard_clock::ErrorHint as _;
 use lanyard_keyvault::{
     CertificateFileOptions, FetchError, FetchedCertificate, FetchedKey, FetchedSecret,
     ListedVersion, MountedFile, ObjectAttributes, PublicJwk, RetryClass, VaultErrorDetails,

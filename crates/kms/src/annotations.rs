@@ -3,7 +3,10 @@
 //!
 //! Names, values, order and error texts match kubernetes-kms v0.11.0 and its OpenShift fork.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use lanyard_clock::ErrorHint;
 
 use crate::algorithm::KeyAlgorithm;
 use crate::key::PinnedKey;
@@ -35,8 +38,8 @@ pub struct VaultReplyHeaders {
     pub region: String,
 }
 
-/// The ciphertext was not encrypted with this plugin's key. The texts match those of the other
-/// plugins, which operators search their logs for.
+/// The annotations of a ciphertext are missing, or name another key, algorithm or version than this
+/// plugin's. The texts match those of the other plugins, which operators search their logs for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignCiphertextError {
@@ -65,17 +68,16 @@ pub enum ForeignCiphertextError {
     },
 }
 
-impl ForeignCiphertextError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for ForeignCiphertextError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Key { .. } => {
                 "run a second plugin with the key that encrypted it, under the provider name in etcd"
             }
             Self::NoAnnotations | Self::Algorithm { .. } | Self::Version { .. } => {
                 "compare the object's bytes in etcd with a backup: this is not a ciphertext of a Key Vault plugin"
             }
-        }
+        }))
     }
 }
 

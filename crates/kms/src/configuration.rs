@@ -3,9 +3,11 @@
 //! Keys and precedence match kubernetes-kms v0.11.0 and its OpenShift fork. The file is the cloud
 //! provider's configuration, so the plugin ignores most of its keys.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
+use lanyard_clock::ErrorHint;
 use lanyard_credential::ManagedIdentityId;
 use lanyard_credential::identity::{ClientId, TenantId};
 use lanyard_credential::secret::SecretText;
@@ -80,10 +82,11 @@ fn join_problems(problems: &[ConfigurationKeyProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-impl KmsConfigurationError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "set one of useWorkloadIdentityExtension, useManagedIdentityExtension, aadClientId with aadClientSecret, and aadMSIDataPlaneIdentityPath"
+impl ErrorHint for KmsConfigurationError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "set one of useWorkloadIdentityExtension, useManagedIdentityExtension, aadClientId with aadClientSecret, and aadMSIDataPlaneIdentityPath",
+        ))
     }
 }
 

@@ -1,9 +1,11 @@
 //! The errors of the plugin and of its vault requests.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use lanyard_azure::{AzureErrorDetails, ThrottleCause};
+use lanyard_clock::ErrorHint;
 use lanyard_credential::TokenError;
 
 use crate::annotations::ForeignCiphertextError;
@@ -109,8 +111,42 @@ impl fmt::Display for VaultErrorReply {
 }
 
 impl KeyOperationError {
-    /// What to do next.
-    pub fn hint(&self) -> Option<String> {
+    /// The value of the metric label `error_message`: one of a few fixed words.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Token { .. } | Self::TokenTimedOut { .. } => "token",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::KeyUnusable(_) => "key-restricted",
+            Self::Forbidden(_) => "forbidden",
+            Self::NotFound(_) => "not-found",
+            Self::Throttled { .. } | Self::RequestWithheld { .. } => "throttled",
+            Self::Failed { .. } => "vault-failed",
+            Self::Refused(_) => "refused",
+            Self::Unreachable { .. } => "unreachable",
+            Self::TimedOut { .. } => "timed-out",
+            Self::Malformed { .. } => "malformed",
+        }
+    }
+
+    /// The minimum delay before a retry within one API server request; `None` if the error is
+    /// permanent. Both operations are idempotent, so a retry is safe whatever failed.
+    pub const fn retry_delay(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { retry_after: wait, .. } | Self::Failed { retry_after: wait, .. } => {
+                match wait {
+                    Some(wait) => Some(*wait),
+                    None => Some(Duration::ZERO),
+                }
+            }
+            Self::RequestWithheld { remaining, .. } => Some(*remaining),
+            Self::Unreachable { .. } | Self::TimedOut { .. } => Some(Duration::ZERO),
+            _ => None,
+        }
+    }
+}
+
+impl ErrorHint for KeyOperationError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         let text = match self {
             Self::Token { source } => {
                 return credential_file_hint(source).or_else(|| TokenError::of(source)?.hint());
@@ -149,40 +185,7 @@ impl KeyOperationError {
             }
             Self::Malformed { .. } => "check that no proxy or gateway answers in the vault's place",
         };
-        Some(text.to_owned())
-    }
-
-    /// The value of the metric label `error_message`: one of a few fixed words.
-    pub const fn label(&self) -> &'static str {
-        match self {
-            Self::Token { .. } | Self::TokenTimedOut { .. } => "token",
-            Self::Unauthorized(_) => "unauthorized",
-            Self::KeyUnusable(_) => "key-restricted",
-            Self::Forbidden(_) => "forbidden",
-            Self::NotFound(_) => "not-found",
-            Self::Throttled { .. } | Self::RequestWithheld { .. } => "throttled",
-            Self::Failed { .. } => "vault-failed",
-            Self::Refused(_) => "refused",
-            Self::Unreachable { .. } => "unreachable",
-            Self::TimedOut { .. } => "timed-out",
-            Self::Malformed { .. } => "malformed",
-        }
-    }
-
-    /// The minimum delay before a retry within one API server request; `None` if the error is
-    /// permanent. Both operations are idempotent, so a retry is safe whatever failed.
-    pub const fn retry_delay(&self) -> Option<Duration> {
-        match self {
-            Self::Throttled { retry_after: wait, .. } | Self::Failed { retry_after: wait, .. } => {
-                match wait {
-                    Some(wait) => Some(*wait),
-                    None => Some(Duration::ZERO),
-                }
-            }
-            Self::RequestWithheld { remaining, .. } => Some(*remaining),
-            Self::Unreachable { .. } | Self::TimedOut { .. } => Some(Duration::ZERO),
-            _ => None,
-        }
+        Some(text.into())
     }
 }
 
@@ -236,27 +239,6 @@ pub enum KmsPluginError {
 }
 
 impl KmsPluginError {
-    /// What to do next.
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::Encrypt(error) | Self::Decrypt(error) => return error.hint(),
-            Self::ForeignCiphertext(error) => error.hint(),
-            Self::Layout(_) | Self::Plaintext(_) => {
-                "compare the object's bytes in etcd with a backup: another program wrote them"
-            }
-            Self::Ciphertext(_) | Self::ProofMismatch => {
-                "check that no proxy or gateway answers in the vault's place"
-            }
-            Self::ProofTimedOut { .. } => {
-                "check the connections to Entra and to the vault: HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
-            }
-            Self::KeyId { .. } => {
-                "write --keyvault-name and --key-name in the case of the `kid` that came back, or serve the vault under its own name"
-            }
-        };
-        Some(text.to_owned())
-    }
-
     /// Whether the only cause is an expired time limit.
     pub(crate) const fn is_timeout(&self) -> bool {
         matches!(
@@ -283,5 +265,27 @@ impl KmsPluginError {
             Self::ProofMismatch => "mismatch",
             Self::ProofTimedOut { .. } => "timed-out",
         }
+    }
+}
+
+impl ErrorHint for KmsPluginError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let text = match self {
+            Self::Encrypt(error) | Self::Decrypt(error) => return error.hint(),
+            Self::ForeignCiphertext(error) => return error.hint(),
+            Self::Layout(_) | Self::Plaintext(_) => {
+                "compare the object's bytes in etcd with a backup: another program wrote them"
+            }
+            Self::Ciphertext(_) | Self::ProofMismatch => {
+                "check that no proxy or gateway answers in the vault's place"
+            }
+            Self::ProofTimedOut { .. } => {
+                "check the connections to Entra and to the vault: HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
+            }
+            Self::KeyId { .. } => {
+                "write --keyvault-name and --key-name in the case of the `kid` that came back, or serve the vault under its own name"
+            }
+        };
+        Some(text.into())
     }
 }

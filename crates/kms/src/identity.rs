@@ -1,5 +1,6 @@
 //! Creates the Azure credential for the configured identity.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::error::ErrorKind;
+use lanyard_clock::ErrorHint;
 use lanyard_credential::identity::ParseAuthorityError;
 use lanyard_credential::{
     ClientSecretCredential, FederatedTokenCredential, FederatedTokenSettings,
@@ -47,13 +49,12 @@ pub enum VaultIdentityError {
     Authority(#[from] ParseAuthorityError),
 }
 
-impl VaultIdentityError {
-    /// What to do next.
-    pub fn hint(&self) -> Option<String> {
+impl ErrorHint for VaultIdentityError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::Workload(error) => Some(error.hint().to_owned()),
-            Self::ManagedIdentity(error) => error.hint().map(str::to_owned),
-            Self::Authority(error) => Some(error.hint().to_owned()),
+            Self::Workload(error) => error.hint(),
+            Self::ManagedIdentity(error) => error.hint(),
+            Self::Authority(error) => error.hint(),
         }
     }
 }
@@ -91,7 +92,7 @@ pub async fn build_credential(
                 let error: &dyn Error = &error;
                 tracing::warn!(
                     error,
-                    hint,
+                    hint = hint.as_deref(),
                     "cannot load the credential file yet; the next token request reads it again"
                 );
             }
@@ -146,8 +147,8 @@ impl TokenCredential for LazyFileCredential {
 }
 
 /// The hint for a token error that the credential file caused.
-pub(crate) fn credential_file_hint(error: &azure_core::Error) -> Option<String> {
-    error.downcast_ref::<LoadError>().map(LoadError::hint)
+pub(crate) fn credential_file_hint(error: &azure_core::Error) -> Option<Cow<'static, str>> {
+    error.downcast_ref::<LoadError>()?.hint()
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! The gRPC server on the socket for the API server.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use lanyard_grpc::kms_v1beta1::key_management_service_server::KeyManagementServiceServer as ServerV1;
 use lanyard_grpc::kms_v2::key_management_service_server::KeyManagementServiceServer as ServerV2;
 use lanyard_grpc::{IncomingConnections, PrivateSocket, SocketError, SocketFile};
@@ -55,15 +56,14 @@ pub enum KmsServeError {
     TaskFailed(#[from] JoinError),
 }
 
-impl KmsServeError {
-    /// What to do next.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::Socket(error) => error.hint().to_owned(),
+impl ErrorHint for KmsServeError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Socket(error) => return error.hint(),
             Self::Ended { .. } | Self::TaskFailed(_) => {
-                "restart the plugin, and check the last lines of its log".to_owned()
+                "restart the plugin, and check the last lines of its log"
             }
-        }
+        }))
     }
 }
 
@@ -120,7 +120,7 @@ impl KmsServer {
                 Err(error) if is_bind_retryable(&error, had_one) => {
                     let reason = format_error_chain(&error);
                     if last_reason.as_ref() != Some(&reason) {
-                        tracing::warn!(hint = error.hint(), "{reason}; trying again");
+                        tracing::warn!(hint = error.hint().as_deref(), "{reason}; trying again");
                         self.gate.close(reason.clone());
                         last_reason = Some(reason);
                     }

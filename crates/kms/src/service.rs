@@ -7,6 +7,7 @@ mod v2;
 use std::error::Error;
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_vocabulary::format_error_chain;
 use tonic::Status;
 
@@ -21,7 +22,13 @@ use crate::plugin::KmsPlugin;
 fn error_status(call: &'static str, error: &KmsPluginError) -> Status {
     let text = format_error_chain(error);
     let source: &dyn Error = error;
-    tracing::warn!(call, word = error.label(), error = source, hint = error.hint(), "call failed");
+    tracing::warn!(
+        call,
+        word = error.label(),
+        error = source,
+        hint = error.hint().as_deref(),
+        "call failed"
+    );
     match error.hint() {
         Some(hint) => Status::unknown(format!("{text} ({hint})")),
         None => Status::unknown(text),

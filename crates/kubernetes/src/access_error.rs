@@ -1,10 +1,12 @@
 //! Errors of the access to the Kubernetes API.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use kube::config::KubeconfigError;
+use lanyard_clock::ErrorHint;
 
-/// The settings for the access to the Kubernetes API are invalid.
+/// The access to the Kubernetes API cannot be set up: a setting is missing or invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
@@ -56,10 +58,9 @@ pub enum AccessError {
     },
 }
 
-impl AccessError {
-    /// The next step for the user.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for AccessError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Address { .. } => {
                 "set KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT to the API server"
             }
@@ -72,7 +73,7 @@ impl AccessError {
             Self::Client { .. } => {
                 "check that the configured CA, certificate and key are PEM files"
             }
-        }
+        }))
     }
 }
 

@@ -1,11 +1,12 @@
 //! One call to the Kubernetes API: its timeout, its retries, its errors.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use futures::future::{Either, select};
 use kube::Client;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use lanyard_vocabulary::format_error_chain;
 
 use crate::UserAgent;
@@ -261,32 +262,6 @@ pub struct FieldConflict {
 }
 
 impl ApiError {
-    /// The next step for the user.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Refused { status: 401, .. } => {
-                "check that this cluster issued the token of this program's ServiceAccount"
-            }
-            Self::Refused { status: 403, .. } => {
-                "check the ClusterRole of this program's ServiceAccount, which the chart creates"
-            }
-            Self::Refused { status: 404, .. } => "check that the object exists",
-            Self::NotServed { .. } => "install the CRDs of the chart",
-            Self::Conflict { .. } => {
-                "let only one field manager own these fields: stop the other manager, or remove the \
-                 fields from its configuration"
-            }
-            Self::NamespaceTerminating { .. } => {
-                "wait until the namespace is gone; if it remains, its status names the reason"
-            }
-            Self::Refused { .. } => "check the message and the health of the API server",
-            Self::Unreached { .. } | Self::TimedOut { .. } => {
-                "check the address of the API server and the network path to it"
-            }
-            Self::Unreadable { .. } => "check that the installed CRDs are those of the chart",
-        }
-    }
-
     /// Whether a retry of this call may succeed without any change.
     pub const fn is_transient(&self) -> bool {
         match self {
@@ -365,6 +340,33 @@ impl ApiError {
     }
 }
 
+impl ErrorHint for ApiError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Refused { status: 401, .. } => {
+                "check that this cluster issued the token of this program's ServiceAccount"
+            }
+            Self::Refused { status: 403, .. } => {
+                "check the ClusterRole of this program's ServiceAccount, which the chart creates"
+            }
+            Self::Refused { status: 404, .. } => "check that the object exists",
+            Self::NotServed { .. } => "install the CRDs of the chart",
+            Self::Conflict { .. } => {
+                "let only one field manager own these fields: stop the other manager, or remove the \
+                 fields from its configuration"
+            }
+            Self::NamespaceTerminating { .. } => {
+                "wait until the namespace is gone; if it remains, its status names the reason"
+            }
+            Self::Refused { .. } => "check the message and the health of the API server",
+            Self::Unreached { .. } | Self::TimedOut { .. } => {
+                "check the address of the API server and the network path to it"
+            }
+            Self::Unreadable { .. } => "check that the installed CRDs are those of the chart",
+        }))
+    }
+}
+
 fn has_cause(status: &kube::core::Status, reason: &str) -> bool {
     let details = status.details.as_ref();
     details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == reason))
@@ -428,7 +430,7 @@ mod tests {
     fn error_shows_action_and_server_message() {
         let error = status_error(403, 0);
         assert_eq!(error.to_string(), "could not read x: no (HTTP 403, Forbidden)");
-        assert!(error.hint().contains("ClusterRole"));
+        assert!(error.hint().unwrap().contains("ClusterRole"));
     }
 
     #[test]
@@ -446,7 +448,7 @@ mod tests {
                 matches!(error, ApiError::NotServed { .. }) && !error.is_not_found(),
                 "{error}"
             );
-            assert!(error.hint().contains("CRDs") && !error.is_transient());
+            assert!(error.hint().unwrap().contains("CRDs") && !error.is_transient());
         }
         let details = serde_json::json!({"name": "x", "kind": "secretproviderclasses"});
         assert!(of(status(details)).is_not_found());
@@ -478,7 +480,7 @@ mod tests {
             "could not apply Deployment n/x: field manager `hypershift` holds .metadata.labels.a; \
              field manager `kubectl` holds .spec.paused, .spec.replicas"
         );
-        assert!(!error.is_transient() && error.hint().contains("manager"));
+        assert!(!error.is_transient() && error.hint().unwrap().contains("manager"));
     }
 
     #[test]
@@ -498,7 +500,7 @@ mod tests {
             ..Status::default()
         };
         let error = ApiError::of(&kube::Error::Api(Box::new(status)), "apply Secret n/x");
-        assert!(error.is_transient() && error.hint().contains("gone"), "{error}");
+        assert!(error.is_transient() && error.hint().unwrap().contains("gone"), "{error}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams};
 use kube::{Api, Client};
+use lanyard_clock::ErrorHint as _;
 
 use self::cursor::{WatchCursor, WatchOutcome};
 use self::failure_log::LoggedFailure;
@@ -220,7 +221,7 @@ impl ResourceWatch {
     /// Logs a new failure as a warning, a repeated one at debug level.
     fn log_failure(&self, error: &ApiError, should_warn: bool, failures: u32) {
         if should_warn {
-            tracing::warn!(kind = self.resource.kind, hint = error.hint(), "{error}");
+            tracing::warn!(kind = self.resource.kind, hint = error.hint().as_deref(), "{error}");
         } else {
             tracing::debug!(kind = self.resource.kind, failures, "{error}");
         }

@@ -21,13 +21,14 @@ mod recent_events;
 mod tests;
 mod writer;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use parking_lot::Mutex;
 
 pub use chain::{ChainBreak, ChainSummary, is_trail_line, verify_chain};
@@ -49,7 +50,7 @@ pub enum AuditSink {
     Stdout,
 }
 
-/// The trail could not be started.
+/// The audit trail could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -67,15 +68,14 @@ pub enum AuditError {
     Thread(#[source] std::io::Error),
 }
 
-impl AuditError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for AuditError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Open { .. } => {
                 "choose a file in an existing directory that the node plugin may write to"
             }
             Self::Thread(_) => "check the limits of processes and threads on the node",
-        }
+        }))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Sources of SecretProviderClasses: the [`ClassSource`] trait, which the Kubernetes API implements in a
 //! cluster, and an in-memory source.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::OutcomeCode;
 
 use crate::memory_limit::ByteAmount;
@@ -26,7 +28,7 @@ pub trait ClassSource: fmt::Debug + Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClassError {
-    /// The class does not exist.
+    /// The SecretProviderClass does not exist.
     #[error("SecretProviderClass {namespace}/{name} not found")]
     NotFound {
         /// The namespace of the class.
@@ -34,7 +36,7 @@ pub enum ClassError {
         /// The name of the class.
         name: String,
     },
-    /// The class exceeds the size limit of the node plugin.
+    /// The SecretProviderClass exceeds the size limit of the node plugin.
     #[error(
         "SecretProviderClass {namespace}/{name} needs {} of memory, above the limit of {}: shorten \
          `spec.parameters`, `spec.secretObjects` and `metadata.annotations`",
@@ -63,11 +65,6 @@ pub enum ClassError {
 }
 
 impl ClassError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        self.code().hint()
-    }
-
     /// The stable outcome code.
     pub const fn code(&self) -> OutcomeCode {
         match self {
@@ -75,6 +72,12 @@ impl ClassError {
             Self::TooLarge { .. } => OutcomeCode::SecretProviderClassInvalid,
             Self::Unavailable { .. } => OutcomeCode::ClassSourceUnavailable,
         }
+    }
+}
+
+impl ErrorHint for ClassError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(self.code().hint()))
     }
 }
 

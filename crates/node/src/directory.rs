@@ -3,6 +3,7 @@
 //! Every name is a single component and no call follows a symbolic link, so a link planted in a
 //! volume cannot redirect a privileged writer.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
@@ -12,6 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lanyard_clock::ErrorHint;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
@@ -34,29 +36,6 @@ pub struct VolumeDiskError {
 }
 
 impl VolumeDiskError {
-    /// How to fix the error, if known.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self.source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Some("the file system of the volume is full: free space or enlarge it")
-            }
-            io::ErrorKind::ReadOnlyFilesystem => Some(
-                "the volume's own directory must be writable; only the pods' mounts of it are \
-                 read-only",
-            ),
-            io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => {
-                Some(
-                    "setting a group that the process does not belong to needs CAP_CHOWN: run as root, \
-                 or omit the group",
-                )
-            }
-            io::ErrorKind::PermissionDenied => {
-                Some("run as the owner of the volume's directory, or as root")
-            }
-            _ => None,
-        }
-    }
-
     /// Whether a retry of the same call may succeed without a change of the request.
     pub fn is_transient(&self) -> bool {
         use io::ErrorKind::{Interrupted, OutOfMemory, QuotaExceeded, ResourceBusy, StorageFull};
@@ -66,6 +45,26 @@ impl VolumeDiskError {
         ) || [Errno::MFILE, Errno::NFILE, Errno::IO]
             .iter()
             .any(|errno| self.source.raw_os_error() == Some(errno.raw_os_error()))
+    }
+}
+
+impl ErrorHint for VolumeDiskError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Some("the file system of the volume is full: free space or enlarge it".into())
+            }
+            io::ErrorKind::ReadOnlyFilesystem => Some("the volume's own directory must be writable; only the pods' mounts of it are \
+                 read-only".into()),
+            io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => {
+                Some("setting a group that the process does not belong to needs CAP_CHOWN: run as root, \
+                 or omit the group".into())
+            }
+            io::ErrorKind::PermissionDenied => {
+                Some("run as the owner of the volume's directory, or as root".into())
+            }
+            _ => None,
+        }
     }
 }
 

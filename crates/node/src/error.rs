@@ -1,6 +1,9 @@
 //! Errors of volume operations.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
+
+use lanyard_clock::ErrorHint;
 
 use crate::directory::VolumeDiskError;
 use crate::memory_limit::VolumesMemoryLimitError;
@@ -40,19 +43,6 @@ pub enum PublishError {
 }
 
 impl PublishError {
-    /// Suggests what to do next, if there is anything to do.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::InvalidPayload { .. } => Some(
-                "give every object of the SecretProviderClass a path of its own \
-                 (`objectAlias`), none below another's",
-            ),
-            Self::MemoryLimitExceeded { source, .. } => Some(source.hint()),
-            Self::Disk(error) => error.hint(),
-            Self::Mount(error) => error.hint(),
-        }
-    }
-
     /// Returns whether the same call may succeed later without a change of the request.
     pub fn is_transient(&self) -> bool {
         match self {
@@ -60,6 +50,21 @@ impl PublishError {
             Self::MemoryLimitExceeded { source, .. } => !source.can_never_fit,
             Self::Disk(error) => error.is_transient(),
             Self::Mount(error) => error.is_transient(),
+        }
+    }
+}
+
+impl ErrorHint for PublishError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::InvalidPayload { .. } => Some(
+                "give every object of the SecretProviderClass a path of its own \
+                 (`objectAlias`), none below another's"
+                    .into(),
+            ),
+            Self::MemoryLimitExceeded { source, .. } => source.hint(),
+            Self::Disk(error) => error.hint(),
+            Self::Mount(error) => error.hint(),
         }
     }
 }

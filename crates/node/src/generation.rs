@@ -78,7 +78,7 @@ impl fmt::Display for VolumeGeneration {
     }
 }
 
-/// The error for a name that is not of a generation.
+/// The error for text that is not the name of a generation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not of the form `..YYYY_MM_DD_hh_mm_ss.<suffix>`")]
 pub struct ParseGenerationError {

@@ -119,7 +119,7 @@ impl VolumeMarker {
     }
 }
 
-/// A marker cannot be used.
+/// The marker of a volume cannot be parsed, or another driver or a later version wrote it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeMarkerError {
     #[error("the marker is not valid JSON")]

@@ -9,8 +9,10 @@
 //! too early. One `statvfs` call returns the usage of a tmpfs, retired generations and the marker
 //! included.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use lanyard_clock::ErrorHint;
 use rustix::fs::StatVfs;
 
 use crate::file_path::FilePath;
@@ -232,11 +234,9 @@ pub struct VolumesMemoryLimitError {
     pub during_read: bool,
 }
 
-impl VolumesMemoryLimitError {
-    /// The next step for the user: restart the pod, request less, or raise the limit, depending on why the
-    /// volume does not fit.
-    pub const fn hint(&self) -> &'static str {
-        if self.has_excess_generations {
+impl ErrorHint for VolumesMemoryLimitError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(if self.has_excess_generations {
             "restart the pod: a volume keeps the inodes of every retired generation as long as it \
              exists; or give the node plugin more memory \
              (`linux.resources.limits.memory` of the chart, or `--volumes-memory-limit`)"
@@ -247,7 +247,7 @@ impl VolumesMemoryLimitError {
             "give the node plugin more memory (`linux.resources.limits.memory` of the chart, or \
              `--volumes-memory-limit`), ask for fewer or smaller objects, or spread the pods over \
              more nodes; `lanyard_node_volumes_memory_bytes` shows the usage by class"
-        }
+        }))
     }
 }
 
@@ -359,7 +359,7 @@ mod tests {
             "it needs up to 1.5 MiB; the volumes of this node use 47.0 MiB, and the limit is \
              48.0 MiB for new volumes: the rest is reserved for rotations"
         );
-        assert!(!error.can_never_fit && error.hint().contains("spread the pods"));
+        assert!(!error.can_never_fit && error.hint().unwrap().contains("spread the pods"));
         let error =
             limit.admit(0, growth_request(MemoryPurpose::Mount, 0, 33 * MEBIBYTE)).unwrap_err();
         assert_eq!(
@@ -367,15 +367,15 @@ mod tests {
             "it needs up to 33.0 MiB, and the same amount again to rotate; the volumes of this node \
              use 0 KiB, and the limit is 64.0 MiB"
         );
-        assert!(error.can_never_fit && error.hint().contains("fewer or smaller objects"));
+        assert!(error.can_never_fit && error.hint().unwrap().contains("fewer or smaller objects"));
         let rotation = growth_request(MemoryPurpose::Rotation, 100, 65 * MEBIBYTE);
         let error = limit.admit(0, rotation).unwrap_err();
         assert!(error.to_string().contains("use 1 KiB, and the limit is 64.0 MiB"), "{error}");
-        assert!(error.can_never_fit && error.hint().contains("fewer or smaller objects"));
+        assert!(error.can_never_fit && error.hint().unwrap().contains("fewer or smaller objects"));
         let hoard = growth_request(MemoryPurpose::Rotation, 5 * MEBIBYTE, 2 * MEBIBYTE);
         let error = limit.admit(47 * MEBIBYTE, hoard).unwrap_err();
         assert!(error.to_string().contains("48.0 MiB for a volume with so many"), "{error}");
-        assert!(!error.can_never_fit && error.hint().contains("restart the pod"));
+        assert!(!error.can_never_fit && error.hint().unwrap().contains("restart the pod"));
     }
 
     #[test]

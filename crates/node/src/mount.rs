@@ -2,11 +2,13 @@
 
 mod detached;
 
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lanyard_clock::ErrorHint;
 use rustix::fs::statvfs;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
@@ -187,25 +189,27 @@ pub enum TmpfsMountError {
 }
 
 impl TmpfsMountError {
-    /// How to fix the error, if known.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::NotTmpfs { .. } => Some("unmount it, or choose another directory"),
-            Self::SystemCall { source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied => Some(
-                    "mounting needs CAP_SYS_ADMIN: run privileged, or publish into a plain \
-                     directory",
-                ),
-                io::ErrorKind::NotFound => Some("create the directory first"),
-                _ => None,
-            },
-        }
-    }
-
     /// Whether a retry of the same call may succeed.
     pub fn is_transient(&self) -> bool {
         let Self::SystemCall { source, .. } = self else { return false };
         matches!(source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::OutOfMemory)
+    }
+}
+
+impl ErrorHint for TmpfsMountError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::NotTmpfs { .. } => Some("unmount it, or choose another directory".into()),
+            Self::SystemCall { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => Some(
+                    "mounting needs CAP_SYS_ADMIN: run privileged, or publish into a plain \
+                     directory"
+                        .into(),
+                ),
+                io::ErrorKind::NotFound => Some("create the directory first".into()),
+                _ => None,
+            },
+        }
     }
 }
 

@@ -13,10 +13,12 @@
 //!
 //! Other secrets are never rejected: without a `not_before` there is no order.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 use lanyard_credential::document::CredentialDocument;
 use lanyard_keyvault::SharedSecretBytes;
 use lanyard_vocabulary::OutcomeCode;
@@ -46,19 +48,21 @@ impl OlderCredential {
         OlderVersion { id: self.id.clone(), version: self.offered_version.clone() }
     }
 
-    /// How to fix the error.
-    pub fn hint(&self) -> String {
-        format!(
+    /// The error for events and logs.
+    pub fn to_error(&self) -> ProviderError {
+        ProviderError::new(OutcomeCode::CredentialOlder, self.to_string())
+            .with_hint(self.hint().unwrap_or_default())
+    }
+}
+
+impl ErrorHint for OlderCredential {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(format!(
             "restore the newer credential in the vault; if the rollback is intended, annotate \
              the class with `{}: \"{}\"`",
             crate::rotation::RotationPolicy::ACCEPT_OLDER,
             self.older_version(),
-        )
-    }
-
-    /// The error for events and logs.
-    pub fn to_error(&self) -> ProviderError {
-        ProviderError::new(OutcomeCode::CredentialOlder, self.to_string()).with_hint(self.hint())
+        )))
     }
 }
 

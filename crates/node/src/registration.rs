@@ -5,8 +5,10 @@
 //! when everything else is ready, so that the kubelet publishes no volume through a driver that cannot serve,
 //! and removes it first at shutdown.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use lanyard_clock::ErrorHint;
 use lanyard_grpc::registration::registration_server::Registration;
 use lanyard_grpc::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
@@ -41,11 +43,12 @@ pub struct RegistrationRejectedError {
     pub reason: String,
 }
 
-impl RegistrationRejectedError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "check that `--kubelet-registration-path` is the CSI socket's path on the node, and that no \
-         other driver has the name"
+impl ErrorHint for RegistrationRejectedError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(
+            "check that `--kubelet-registration-path` is the CSI socket's path on the node, and that no \
+         other driver has the name",
+        ))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Why a path is not a target.
+/// The reason why a path is not a valid target path of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TargetPathError {
     /// It is not absolute or not normalized.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_clock::{ManualClock, SystemClock};
+use lanyard_clock::{ErrorHint as _, ManualClock, SystemClock};
 use lanyard_node::{AtomicVolume, FileEntry, TmpfsMount, TmpfsMountError};
 use libtest_mimic::{Arguments, Trial};
 use rustix::mount::UnmountFlags;

@@ -3,6 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use lanyard_api::HostedCluster;
 use lanyard_api::hosted_cluster::HostedClusterSpec;
+use lanyard_clock::ErrorHint as _;
 use lanyard_desired::{ObjectWriter, ProblemSeverity, ValidationProblem};
 use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::{InfraId, random_uuid};
@@ -76,7 +77,7 @@ impl MissingIds {
             field: field.to_owned(),
             severity: ProblemSeverity::Error,
             message: format!("the field is empty, and the operator cannot generate it: {error}"),
-            hint: Some(format!("set `{field}` yourself, or: {}", error.hint())),
+            hint: Some(format!("set `{field}` yourself, or: {}", error.hint().unwrap_or_default())),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The objects of a hosted cluster that other operators delete: `NodePools` and Cluster API objects.
 
 use kube::api::{DynamicObject, ListParams};
+use lanyard_clock::ErrorHint as _;
 use lanyard_desired::deletion::{Dependent, DependentKind, Dependents, UnlistedKind};
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use serde_json::Value;
@@ -38,7 +39,8 @@ pub(crate) async fn fetch_dependents(
             Ok(found) => found.items,
             Err(ApiError::NotServed { .. }) => continue,
             Err(error) if is_kind_error(&error) => {
-                let unlisted = UnlistedKind { kind, error: error.to_string(), hint: error.hint() };
+                let hint = error.hint().unwrap_or_default();
+                let unlisted = UnlistedKind { kind, error: error.to_string(), hint };
                 dependents.unlisted_kinds.push(unlisted);
                 continue;
             }

@@ -1,7 +1,9 @@
 //! The errors of a reconciliation, and when to retry.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint;
 use lanyard_kubernetes::ApiError;
 
 use crate::queue::Requeue;
@@ -75,15 +77,6 @@ impl ReconcileError {
         }
     }
 
-    /// The next step for the user.
-    pub(crate) fn hint(&self) -> &'static str {
-        match self {
-            Self::Calls(errors) => errors.first().map_or("", ApiError::hint),
-            Self::NotLeader => "no action is needed",
-            Self::Panicked => "report this defect with the preceding log line",
-        }
-    }
-
     /// The `result` label of the error in metrics.
     pub(crate) fn category(&self) -> &'static str {
         match self {
@@ -91,6 +84,16 @@ impl ReconcileError {
             Self::NotLeader => "not-leader",
             Self::Panicked => "panicked",
         }
+    }
+}
+
+impl ErrorHint for ReconcileError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Calls(errors) => return errors.first()?.hint(),
+            Self::NotLeader => "no action is needed",
+            Self::Panicked => "report this defect with the preceding log line",
+        }))
     }
 }
 
@@ -175,6 +178,6 @@ mod tests {
     fn only_first_errors_are_listed() {
         let many = ReconcileError::Calls(vec![refused_error(403, 0); 8]);
         assert!(many.to_string().ends_with("; and 3 more"), "{many}");
-        assert!(many.hint().contains("ClusterRole"));
+        assert!(many.hint().unwrap().contains("ClusterRole"));
     }
 }

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::PostParams;
 use lanyard_api::HostedCluster;
+use lanyard_clock::ErrorHint as _;
 use lanyard_desired::status::StatusTransition;
 use lanyard_kubernetes::ApiError;
 
@@ -101,7 +102,7 @@ pub(crate) async fn emit_events(
             Err(FencedWriteError::NotLeader) => return Err(FencedWriteError::NotLeader),
             Err(FencedWriteError::Api(error)) => {
                 context.metrics.record_dropped_event();
-                tracing::warn!(cluster = %key, hint = error.hint(), "{error}");
+                tracing::warn!(cluster = %key, hint = error.hint().as_deref(), "{error}");
             }
         }
     }

@@ -20,7 +20,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 use lanyard_vocabulary::format_error_chain;
 use serde_json::{Value, json};
@@ -358,7 +358,9 @@ impl LeaseCandidate {
             Err(ApiError::Refused { status: 409, .. }) => {
                 tracing::debug!("a lease changed meanwhile");
             }
-            Err(error) => tracing::warn!(hint = error.hint(), "{}", format_error_chain(error)),
+            Err(error) => {
+                tracing::warn!(hint = error.hint().as_deref(), "{}", format_error_chain(error));
+            }
         }
         result.is_ok()
     }

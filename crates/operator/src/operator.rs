@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_kubernetes::{KubernetesApi, WatchUpdate};
 use lanyard_telemetry::prometheus_client::registry::Registry;
 use lanyard_telemetry::{Readiness, ReadinessGate};
@@ -290,7 +290,7 @@ impl Operator {
             if failures >= FAILURES_BEFORE_WARNING
                 || !matches!(requeue, Requeue::RetrySoon | Requeue::RetryAfter(_))
             {
-                tracing::warn!(cluster = %key, failures, hint = error.hint(), "{error}");
+                tracing::warn!(cluster = %key, failures, hint = error.hint().as_deref(), "{error}");
             } else {
                 tracing::debug!(cluster = %key, failures, "{error}");
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use lanyard_desired::ObjectChange;
 use lanyard_desired::diff::format_plan;
 use lanyard_desired::hosted_cluster::key_rotation::KeyRotationStep;
@@ -101,10 +101,11 @@ impl Operator {
         let is_paused = valid.pause != ClusterPause::None;
         let paused = if is_paused { "paused: the operator writes no objects\n" } else { "" };
         let skipped = observed.unavailable_kinds.iter();
-        let skipped = skipped.map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint()));
+        let skipped = skipped
+            .map(|it| format!("skipped: {}; {}\n", it.error, it.error.hint().unwrap_or_default()));
         let skipped: String = skipped.collect();
         if let NamespaceOwner::Unknown(error) = &observed.namespace_owner {
-            let failure = comparison_failure(error, error.hint());
+            let failure = comparison_failure(error);
             return Some(ClusterPlan::incomplete(key, format!("{paused}{skipped}{failure}")));
         }
         let finalizer = if is_paused || finalizer::has_finalizer(observed) {
@@ -143,7 +144,7 @@ impl Operator {
             })
         });
         let promotion = promotion.unwrap_or_default();
-        let unread = comparison.errors.iter().map(|it| comparison_failure(it, it.hint()));
+        let unread = comparison.errors.iter().map(comparison_failure);
         let unread: String = unread.chain([record.failure, promotion.failure]).collect();
         let unrendered = unrendered_lines(&valid.problems, &comparison.unrendered);
         let missing = comparison.lints.iter().map(|lint| format!("missing: {lint}\n"));
@@ -214,7 +215,7 @@ impl PlannedKeyRecord {
             }
             Ok(_) => Self::default(),
             Err(error) => {
-                let failure = comparison_failure(&error, error.hint());
+                let failure = comparison_failure(&error);
                 Self { change: String::new(), failure }
             }
         }
@@ -264,8 +265,8 @@ fn problem_line(problem: &ValidationProblem) -> String {
     format!("{label}: {}\n", problem.line_with_hint())
 }
 
-fn comparison_failure(error: &impl fmt::Display, hint: &str) -> String {
-    format!("could not compare the objects: {error}; {hint}\n")
+fn comparison_failure(error: &(impl fmt::Display + ErrorHint)) -> String {
+    format!("could not compare the objects: {error}; {}\n", error.hint().unwrap_or_default())
 }
 
 /// The plan of a cluster in role `identity-only`.

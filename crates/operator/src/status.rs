@@ -8,6 +8,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::hosted_cluster_identities::HostedClusterIdentitiesStatus;
 use lanyard_api::{HostedCluster, HostedClusterIdentities};
+use lanyard_clock::ErrorHint as _;
 use lanyard_desired::deletion::{self, DeletionStatus, Dependents};
 use lanyard_desired::drift::{
     self, ChangedObject, Drift, DriftFinding, DriftHistory, UnavailableKind,
@@ -319,7 +320,7 @@ fn find_drift(
 fn unavailable_kind_drift(observed: &ObservedCluster) -> Vec<Drift> {
     let findings = observed.unavailable_kinds.iter().filter_map(|it| {
         let is_forbidden = matches!(it.error, ApiError::Refused { status: 401 | 403, .. });
-        let (message, hint) = (it.error.to_string(), it.error.hint());
+        let (message, hint) = (it.error.to_string(), it.error.hint().unwrap_or_default());
         let unavailable = UnavailableKind { kind: it.kind.name().to_owned(), message, hint };
         match it.kind {
             _ if is_forbidden => Some(Drift::KindForbidden(unavailable)),

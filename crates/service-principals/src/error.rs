@@ -1,7 +1,10 @@
 //! Why a service principal cannot be created, rotated or deleted.
 
+use std::borrow::Cow;
+
 use azure_core::http::StatusCode;
 use lanyard_azure::AzureCallError;
+use lanyard_clock::ErrorHint;
 use lanyard_credential::document::DocumentError;
 use lanyard_credential::{ClientCertificateError, TokenError};
 use lanyard_vocabulary::SecretName;
@@ -91,14 +94,13 @@ pub enum ServicePrincipalError {
     },
 }
 
-impl ServicePrincipalError {
-    /// What to do next.
-    pub fn hint(&self) -> String {
-        let text = match self {
+impl ErrorHint for ServicePrincipalError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Graph { source, .. } if source.status() == Some(403) => {
                 "give the signed-in identity the Graph permission `Application.ReadWrite.OwnedBy`"
             }
-            Self::Graph { source, .. } => source.hint(),
+            Self::Graph { source, .. } => return source.hint(),
             Self::Vault { source, .. } if source.http_status() == Some(StatusCode::Forbidden) => {
                 "assign Key Vault Administrator at the vault to the signed-in identity, and wait 10 minutes"
             }
@@ -119,9 +121,8 @@ impl ServicePrincipalError {
             Self::Document { .. } => "choose a cloud with a token service, and check the tenant id",
             Self::NoToken { source, .. } => {
                 let hint = TokenError::of(source).and_then(TokenError::hint);
-                return hint.unwrap_or_else(|| "run the command again".to_owned());
+                return hint.or(Some("run the command again".into()));
             }
-        };
-        text.to_owned()
+        }))
     }
 }

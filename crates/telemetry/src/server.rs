@@ -1,5 +1,6 @@
 //! The HTTP endpoints for metrics and health.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +10,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use tokio::net::TcpListener;
 
 use crate::connection_limit::ConnectionLimitListener;
@@ -120,10 +121,9 @@ pub struct ListenError {
     pub source: io::Error,
 }
 
-impl ListenError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        "find the program that uses the port, or choose another address"
+impl ErrorHint for ListenError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed("find the program that uses the port, or choose another address"))
     }
 }
 

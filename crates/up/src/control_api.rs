@@ -1,7 +1,9 @@
 //! A client of the control API of the local Azure, which changes its state as an Azure administrator would.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::Component;
 
 #[derive(Debug, Clone)]
@@ -41,15 +43,14 @@ pub(crate) enum AzureControlError {
     },
 }
 
-impl AzureControlError {
-    /// The next step for the user.
-    pub(crate) const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for AzureControlError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Client { .. } => "run again with --log debug",
             Self::Unreachable { .. } | Self::Refused { .. } => {
                 "see the log of the local Azure with --log lanyard_emulator=debug"
             }
-        }
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The hops of one component. Each hop calls the crate that implements it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use azure_core::credentials::TokenCredential;
 use lanyard_api::{ProviderParameters, SecretProviderClass};
 use lanyard_azure::{ArmClient, AuthenticatedClient, AzureCallError};
+use lanyard_clock::ErrorHint as _;
 use lanyard_credential::{ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError};
 use lanyard_desired::proof::{ExpectedAuthorization, ProofCall, ProofTarget};
 use lanyard_keyvault::{PodCredentials, UnlimitedMemory, VolumePod, encoding};
@@ -86,7 +88,7 @@ async fn read_class(
         .classes
         .class(namespace, name)
         .await
-        .map_err(|error| StepFailure::of(&error, error.hint()))?;
+        .map_err(|error| StepFailure::of(&error, error.hint().unwrap_or_default()))?;
     let parameters = class.parse_parameters().map_err(|problems| {
         StepFailure::of(&problems, format!("correct the parameters of {namespace}/{name}"))
     })?;
@@ -133,7 +135,7 @@ async fn request_imds_token(
         Box::pin(context.vaults.authenticate(parameters, &pod, &pod_credentials)).await;
     let expires = authenticated.map_err(|error| {
         let hint = error.hint();
-        StepFailure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
+        StepFailure::of(&error, hint.unwrap_or("see the cause".into()))
     })?;
     // All components share one token, which is requested once.
     let detail = format!(
@@ -144,10 +146,10 @@ async fn request_imds_token(
 }
 
 /// The hint of a credential error, or a generic hint if the error has none.
-pub(crate) fn token_hint(error: &azure_core::Error) -> String {
+pub(crate) fn token_hint(error: &azure_core::Error) -> Cow<'static, str> {
     TokenError::of(error)
         .and_then(TokenError::hint)
-        .unwrap_or_else(|| "see the logs with --log lanyard_credential=debug".to_owned())
+        .unwrap_or("see the logs with --log lanyard_credential=debug".into())
 }
 
 /// The files of a component, or the provider's error. The error's code names the hop that failed, which may
@@ -237,8 +239,9 @@ fn publish_files(
     component: Component,
     response: &ProviderResponse,
 ) -> HopResult<Vec<OpenVolume>> {
-    let hint =
-        |error: &PublishError| error.hint().unwrap_or("check the directory given with --directory");
+    let hint = |error: &PublishError| {
+        error.hint().unwrap_or("check the directory given with --directory".into())
+    };
     let mut volumes = Vec::new();
     for consumer in component.consumers() {
         let opened = context.directory.open_volume(consumer);
@@ -258,7 +261,7 @@ pub(crate) fn publish_volume(
 ) -> Result<(), StepFailure> {
     let published = open.volume.publish(&response.file_entries(None)).map(drop);
     published.map_err(|error| {
-        StepFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
+        StepFailure::of(&error, error.hint().unwrap_or("run again with --log debug".into()))
     })
 }
 
@@ -285,7 +288,7 @@ async fn load_credential(
     options.transport = context.azure.token_transport.clone();
     let credential = ReloadingCertificateCredential::open(&path, options)
         .await
-        .map_err(|error| StepFailure::of(&error, error.hint()))?;
+        .map_err(|error| StepFailure::of(&error, error.hint().unwrap_or_default()))?;
     let generation = credential.generation();
     let bundle = generation.bundle();
     let detail = format!(
@@ -374,7 +377,7 @@ fn evaluate_proof_call(
             let detail = format!("{status} although the role has no {permission}");
             StepFailure::new(detail, "look for another role assignment of the identity")
         }
-        Err(error) => StepFailure::of(&error, error.hint()),
+        Err(error) => StepFailure::of(&error, error.hint().unwrap_or_default()),
     })
 }
 

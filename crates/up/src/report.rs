@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_vocabulary::{Component, Hop, HopOutcome, format_error_chain};
 use serde::Serialize;
 
@@ -83,7 +84,7 @@ impl StepFailure {
 
 impl From<&AzureControlError> for StepFailure {
     fn from(error: &AzureControlError) -> Self {
-        Self::of(error, error.hint())
+        Self::of(error, error.hint().unwrap_or_default())
     }
 }
 
@@ -156,7 +157,7 @@ mod tests {
         let error =
             AzureControlError::Refused { path: "rotate", status: 500, body: "no key".to_owned() };
         let reports = RotationReport::all_failed([Component::Disk, Component::Kms], &error);
-        let failure = StepFailure::new(error.to_string(), error.hint());
+        let failure = StepFailure::new(error.to_string(), error.hint().unwrap());
         let expected = [Component::Disk, Component::Kms]
             .map(|component| RotationReport::failed(component, failure.clone()));
         assert_eq!(reports, expected);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use azure_core::credentials::TokenCredential as _;
+use lanyard_clock::ErrorHint as _;
 use lanyard_credential::KeyHealth;
 use lanyard_node::Urgency;
 use lanyard_vocabulary::{Component, Hop};
@@ -117,7 +118,7 @@ pub(crate) async fn refresh_volumes(
     for open in &mut mounted.volumes {
         hops::publish_volume(open, &response)?;
         open.volume.scrub().map_err(|error| {
-            StepFailure::of(&error, error.hint().unwrap_or("run again with --log debug"))
+            StepFailure::of(&error, error.hint().unwrap_or("run again with --log debug".into()))
         })?;
     }
     Ok(began)

@@ -1,6 +1,9 @@
 //! Errors of starting or closing a scenario run.
 
+use std::borrow::Cow;
+
 use lanyard_azure::AzureTransportError;
+use lanyard_clock::ErrorHint;
 use lanyard_credential::ManagedIdentitySettingsError;
 use lanyard_emulator::StartError;
 use lanyard_vocabulary::Cloud;
@@ -40,10 +43,11 @@ impl ScenarioRunError {
             _ => false,
         }
     }
+}
 
-    /// The next step for the user.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for ScenarioRunError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Cloud(_) => "set spec.platform.azure.cloud to a cloud with known endpoints",
             // `lanyard azure serve` is the command for sharing a local Azure; a scenario run serves one
             // machine.
@@ -63,9 +67,9 @@ impl ScenarioRunError {
             Self::Directory(RunDirectoryError::Io(_)) => {
                 "set TMPDIR to a directory that you may write to, or choose another --directory"
             }
-            Self::Transport(error) => error.hint(),
+            Self::Transport(error) => return error.hint(),
             Self::ManagedIdentity(_) => "run again with --log debug and report the log",
             Self::Close(_) => "the next `lanyard up` tries again; by hand: umount <directory>",
-        }
+        }))
     }
 }

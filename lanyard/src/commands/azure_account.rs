@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
 use lanyard_azure::{ArmClient, AzureTransport, CallerIdentity, GraphClient};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_credential::identity::{Authority, ClientId, TenantId};
 use lanyard_credential::secret::SecretText;
 use lanyard_credential::{
@@ -127,13 +127,13 @@ pub(in crate::commands) fn read_credentials_file(
     AzureCredentialsFile::parse(&text).map_err(|error| {
         CommandError::invalid_input(format!("--azure-creds: {}", path.display()))
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     })
 }
 
 fn sign_in_error(error: &azure_core::Error) -> CommandError {
     let hint = TokenError::of(error).and_then(TokenError::hint).unwrap_or_else(|| {
-        "run `az login`, set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give --azure-creds".to_owned()
+        "run `az login`, set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or give --azure-creds".into()
     });
     CommandError::unavailable("signing in to Azure failed").with_cause(error).with_hint(hint)
 }

@@ -119,8 +119,11 @@ pub(in crate::commands) async fn read_live(
 ) -> Result<LiveState, CommandError> {
     LiveState::read(&target.account.arm, &target.graph).await.map_err(|errors| {
         let text: Vec<_> = errors.iter().map(|error| format_error_chain(error)).collect();
-        let hint = errors.first().map_or("run the command again", |error| error.source.hint());
-        CommandError::unavailable(text.join("\n")).with_hint(hint)
+        let failure = CommandError::unavailable(text.join("\n"));
+        match errors.first() {
+            Some(first) => failure.with_hint_of(&first.source),
+            None => failure.with_hint("run the command again"),
+        }
     })
 }
 
@@ -184,14 +187,14 @@ async fn obsolete_records(
 fn preflight_error(error: &AzureCallError) -> CommandError {
     CommandError::unavailable("the checks before the first write failed")
         .with_cause(error)
-        .with_hint(error.hint())
+        .with_hint_of(error)
 }
 
 /// Converts the error of a write that has not ended into an error for the user.
 fn interrupted_write_error(error: &ResourceError) -> CommandError {
     CommandError::unavailable("a write of an interrupted run has not ended")
         .with_cause(error)
-        .with_hint(error.hint())
+        .with_hint_of(error)
 }
 
 /// Ends the writes of an interrupted run, plans, checks and applies. Prints the plan before the first write.

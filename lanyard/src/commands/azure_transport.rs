@@ -41,7 +41,7 @@ pub(super) fn build_transport(
 
 /// Converts a transport error into an error for the user.
 pub(super) fn transport_error(error: &AzureTransportError) -> CommandError {
-    CommandError::unavailable("Azure cannot be reached").with_cause(error).with_hint(error.hint())
+    CommandError::unavailable("Azure cannot be reached").with_cause(error).with_hint_of(error)
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let clock = SystemClock::shared();
     let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));
     let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
     })?;
     let parts = canary_parts(&environment, &metrics, &clock)?;
     let mut canary = IdentityCanary::new(settings, parts);
@@ -210,7 +210,7 @@ async fn pod_annotation(
     let agent = UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
     let api = KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await;
     let api = api.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
     })?;
     Ok(Some(PodAnnotation::new(api, namespace, name)))
 }

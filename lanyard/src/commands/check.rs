@@ -191,7 +191,7 @@ fn action_names(
     let missing = missing.map_err(|error| {
         CommandError::unavailable("reading the permissions of the signed-in identity failed")
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     })?;
     Ok(missing.into_iter().map(|it| it.action).collect())
 }

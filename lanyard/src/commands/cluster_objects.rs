@@ -207,14 +207,16 @@ pub(in crate::commands) fn infra_id_of(cluster: &DynamicObject) -> Option<InfraI
 
 /// Converts an error of the API server into an error for the user.
 pub(in crate::commands) fn api_error(error: &ApiError) -> CommandError {
-    let hint = match error {
-        ApiError::Refused { status: 401, .. } => "sign in to the cluster of the kubeconfig",
-        ApiError::Refused { status: 403, .. } => {
-            "ask an administrator of the cluster for the permission"
+    let failure = CommandError::unavailable(error.to_string());
+    match error {
+        ApiError::Refused { status: 401, .. } => {
+            failure.with_hint("sign in to the cluster of the kubeconfig")
         }
-        error => error.hint(),
-    };
-    CommandError::unavailable(error.to_string()).with_hint(hint)
+        ApiError::Refused { status: 403, .. } => {
+            failure.with_hint("ask an administrator of the cluster for the permission")
+        }
+        error => failure.with_hint_of(error),
+    }
 }
 
 /// Checks a HostedCluster against the rules of its API, and prints lints.

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let names = find_legacy_names(&account.arm, parameters).await.map_err(|error| {
             CommandError::unavailable("looking for the legacy names failed")
                 .with_cause(&error)
-                .with_hint(error.hint())
+                .with_hint_of(&error)
         })?;
         if names != parameters.legacy_names {
             let journal = target.stack.journal.clone();

@@ -37,7 +37,7 @@ impl IssuerNames {
         container: Option<&str>,
     ) -> Result<Self, CommandError> {
         let invalid = |flag: &str, error: &StorageNameError| {
-            CommandError::invalid_input(format!("{flag}: {error}")).with_hint(error.hint())
+            CommandError::invalid_input(format!("{flag}: {error}")).with_hint_of(error)
         };
         let (account, container) = (account.unwrap_or(name), container.unwrap_or(name));
         Ok(Self {
@@ -54,7 +54,7 @@ impl IssuerNames {
         endpoints: &CloudEndpoints,
     ) -> Result<IssuerUrl, CommandError> {
         IssuerUrl::for_container(&self.account, &self.container, &endpoints.blob_suffix())
-            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint(error.hint()))
+            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint_of(&error))
     }
 }
 
@@ -104,7 +104,7 @@ pub(in crate::commands) async fn create_issuer(
             },
         };
         container.publish(key).await.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
         })?;
     }
     Ok(Some(RunSummary::new(&report, &target.graph, account.arm.lowest_headroom())))
@@ -129,7 +129,7 @@ pub(in crate::commands) fn load_or_create_key(
     key.map_err(|error| {
         CommandError::invalid_input(path.display().to_string())
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     })
 }
 

@@ -117,7 +117,7 @@ impl ApiServerArgs {
         connected.map_err(|error| {
             CommandError::unavailable("cannot connect to the Kubernetes API")
                 .with_cause(&error)
-                .with_hint(error.hint())
+                .with_hint_of(&error)
         })
     }
 
@@ -171,11 +171,13 @@ async fn list_identities(
 }
 
 fn list_error(error: &ApiError) -> CommandError {
-    let hint = match error {
-        ApiError::NotServed { .. } => "install the chart lanyard-operator, which defines the kind",
-        error => error.hint(),
-    };
-    CommandError::unavailable("the identities cannot be read").with_cause(error).with_hint(hint)
+    let failure = CommandError::unavailable("the identities cannot be read").with_cause(error);
+    match error {
+        ApiError::NotServed { .. } => {
+            failure.with_hint("install the chart lanyard-operator, which defines the kind")
+        }
+        error => failure.with_hint_of(error),
+    }
 }
 
 const PAGE_SIZE: u32 = 500;

@@ -1,11 +1,12 @@
 //! What the commands for service principals share: the environment, the client and the result.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
 use lanyard_azure::{ArmClient, PropagationWait};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_service_principals::{
     CreatedServicePrincipal, CredentialVault, EnvironmentPrefix, ServicePrincipalClient,
     ServicePrincipalError, ServicePrincipalEvent, ServicePrincipalNames, TokenProof,
@@ -106,7 +107,7 @@ impl EnvironmentArgs {
 }
 
 fn command_error(error: &ServicePrincipalError) -> CommandError {
-    CommandError::unavailable(format_error_chain(error)).with_hint(error.hint())
+    CommandError::unavailable(format_error_chain(error)).with_hint_of(error)
 }
 
 /// What happened to one service principal.
@@ -181,7 +182,7 @@ impl<T> EnvironmentRun<T> {
                 renew_after: found.map(|it| it.renew_after.to_string()),
                 not_after: found.map(|it| it.not_after.to_string()),
                 error: error.map(|error| format_error_chain(error)),
-                hint: error.map(ServicePrincipalError::hint),
+                hint: error.and_then(ServicePrincipalError::hint).map(Cow::into_owned),
             }
         };
         self.outcomes.iter().map(row).collect()

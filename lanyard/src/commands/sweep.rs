@@ -69,7 +69,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let (arm, graph, age) = (&account.arm, account.graph(), (clock.now(), args.min_age));
     let found = find_orphaned_assignments(arm, &graph, &scope, caller, age).await;
     let found = found.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
     })?;
     let mut role_assignments = Vec::new();
     for assignment in found {

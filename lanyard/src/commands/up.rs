@@ -94,7 +94,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let closed = Box::pin(scenario.close()).await.map_err(|error| {
         CommandError::unavailable("could not remove all files and mounts of this run")
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     });
     match (result, closed) {
         (Err(error), Err(left)) => {
@@ -162,5 +162,5 @@ fn setup_error(error: ScenarioRunError) -> CommandError {
     } else {
         CommandError::unavailable(message)
     };
-    command_error.with_cause(&error).with_hint(error.hint())
+    command_error.with_cause(&error).with_hint_of(&error)
 }

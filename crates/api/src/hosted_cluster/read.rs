@@ -1,5 +1,7 @@
 //! Parsing of a HostedCluster from YAML or JSON.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser};
 
@@ -59,21 +61,22 @@ fn join_line_numbers(lines: &[u64]) -> String {
 }
 
 impl ReadHostedClusterError {
-    /// Returns the suggested fix.
-    pub fn hint(&self) -> Option<String> {
+    /// Returns the next step of the reader, usually to repair the cause; `None` if the error message already says
+    /// everything.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::InvalidYaml { .. } | Self::InvalidField { .. } => None,
-            Self::NoHostedCluster { .. } => Some(format!(
-                "provide a document with `apiVersion: {}` and `kind: {}`",
-                HostedCluster::API_VERSION,
-                HostedCluster::KIND
-            )),
+            Self::NoHostedCluster { .. } => {
+                let (version, kind) = (HostedCluster::API_VERSION, HostedCluster::KIND);
+                Some(
+                    format!("provide a document with `apiVersion: {version}` and `kind: {kind}`")
+                        .into(),
+                )
+            }
             Self::UnsupportedVersion { .. } => {
-                Some(format!("convert it to `apiVersion: {}`", HostedCluster::API_VERSION))
+                Some(format!("convert it to `apiVersion: {}`", HostedCluster::API_VERSION).into())
             }
-            Self::MultipleHostedClusters { .. } => {
-                Some("provide exactly one HostedCluster".to_owned())
-            }
+            Self::MultipleHostedClusters { .. } => Some("provide exactly one HostedCluster".into()),
         }
     }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::CanaryStatusReport;
+use lanyard_clock::ErrorHint as _;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 use serde_json::json;
 
@@ -55,7 +56,7 @@ impl FactsSink for PodAnnotation {
     async fn apply_facts(&self, facts: &CanaryStatusReport) -> Result<(), PublishFactsError> {
         let text = serde_json::to_string(facts).map_err(|error| PublishFactsError {
             message: format!("cannot serialize the status report as JSON: {error}"),
-            hint: "report this defect",
+            hint: "report this defect".into(),
         })?;
         let patch =
             json!({"metadata": {"annotations": {CanaryStatusReport::REPORT_ANNOTATION: text}}});
@@ -74,11 +75,12 @@ fn publish_error(error: ApiError) -> PublishFactsError {
         ApiError::Refused { status: 401 | 403, .. } => {
             "allow the pod's service account to get pods and patch pods/status in its namespace, \
              or set `--no-annotation`"
+                .into()
         }
         ApiError::Refused { status: 404, .. } => {
-            "check the environment variables `POD_NAME` and `POD_NAMESPACE`"
+            "check the environment variables `POD_NAME` and `POD_NAMESPACE`".into()
         }
-        _ => error.hint(),
+        _ => error.hint().unwrap_or_default(),
     };
     PublishFactsError { message: error.to_string(), hint }
 }

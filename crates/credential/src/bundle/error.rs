@@ -1,5 +1,9 @@
 //! Errors of parsing a bundle.
 
+use std::borrow::Cow;
+
+use lanyard_clock::ErrorHint;
+
 use super::certificate::CertificateError;
 use super::key::KeyError;
 use super::pem::PemError;
@@ -70,10 +74,9 @@ pub enum BundleError {
     },
 }
 
-impl BundleError {
-    /// Advises how to fix the bundle.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for BundleError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::PemNotEncoded => {
                 "base64-encode the whole PEM text once more before writing it to client_secret"
             }
@@ -91,9 +94,9 @@ impl BundleError {
             Self::Empty | Self::NotBase64 { .. } | Self::NotABundle { .. } => {
                 "write base64 of a PEM or PKCS#12 file with certificate and private key"
             }
-            Self::Pem(source) => source.hint(),
-            Self::Pkcs12(source) => source.hint(),
-            Self::Key(source) => source.hint(),
+            Self::Pem(source) => return source.hint(),
+            Self::Pkcs12(source) => return source.hint(),
+            Self::Key(source) => return source.hint(),
             Self::NoPrivateKey => "export the certificate together with its private key",
             Self::EncryptedPrivateKey => {
                 "write the private key without a passphrase: no reader of this file can ask for one"
@@ -106,7 +109,7 @@ impl BundleError {
             Self::KeyMatchesNoCertificate { .. } => {
                 "put the certificate that was issued for this private key into the bundle"
             }
-        }
+        }))
     }
 }
 
@@ -134,10 +137,9 @@ pub enum Pkcs12Error {
     NotBuiltIn,
 }
 
-impl Pkcs12Error {
-    /// Advises how to fix the archive.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for Pkcs12Error {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::PasswordNeeded => {
                 "export PKCS#12 with an empty password, as Key Vault does, or write PEM"
             }
@@ -146,6 +148,6 @@ impl Pkcs12Error {
                 "export the archive again, with AES-256 and SHA-256, or write PEM"
             }
             Self::NotBuiltIn => "write PEM, or build with the feature `pkcs12`",
-        }
+        }))
     }
 }

@@ -1,5 +1,6 @@
 //! The private key of a bundle.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use aws_lc_rs::rsa::KeyPair as RsaKeyPair;
@@ -8,6 +9,7 @@ use aws_lc_rs::signature::{
     ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair,
     EcdsaSigningAlgorithm, KeyPair as _,
 };
+use lanyard_clock::ErrorHint;
 use serde::Serialize;
 use x509_parser::der_parser::asn1_rs::{FromDer, Integer, Sequence};
 use x509_parser::x509::AlgorithmIdentifier;
@@ -94,10 +96,9 @@ pub enum KeyError {
     },
 }
 
-impl KeyError {
-    /// Advises how to fix the key.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for KeyError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Malformed { .. } => {
                 "export certificate and key again; the key was cut or changed"
             }
@@ -107,7 +108,7 @@ impl KeyError {
             Self::UnknownCurve | Self::UnsupportedAlgorithm { .. } => {
                 "reissue the certificate with an RSA key: Entra accepts no other for client assertions"
             }
-        }
+        }))
     }
 }
 

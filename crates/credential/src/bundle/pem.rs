@@ -3,6 +3,9 @@
 //! General PEM parsers skip sections that they cannot read. This one reports why a section is invalid:
 //! truncated, lost line breaks, encrypted key.
 
+use std::borrow::Cow;
+
+use lanyard_clock::ErrorHint;
 use zeroize::Zeroizing;
 
 use super::encoding;
@@ -46,17 +49,16 @@ pub enum PemError {
     },
 }
 
-impl PemError {
-    /// Advises how to fix the PEM text.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for PemError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::LineBreaksLost { .. } => {
                 "encode the PEM file to base64 as it is; a variable or a template joined its lines"
             }
             Self::CutShort { .. } | Self::WrongEnd { .. } | Self::NotBase64 { .. } => {
                 "export certificate and key again; the PEM text was cut or changed"
             }
-        }
+        }))
     }
 }
 

@@ -1,6 +1,9 @@
 //! Errors of parsing a document.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use lanyard_clock::ErrorHint;
 
 use crate::detected_format::{DetectedFormat, DetectedInnerFormat};
 use crate::identity::{ParseAuthorityError, ParseIdError};
@@ -82,10 +85,9 @@ pub enum FieldProblem {
     },
 }
 
-impl DocumentProblem {
-    /// Advises how to fix the field.
-    pub fn hint(&self) -> String {
-        match &self.kind {
+impl ErrorHint for DocumentProblem {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(match &self.kind {
             FieldProblem::NotADocument { looks_like } => wrong_format_hint(*looks_like).to_owned(),
             FieldProblem::Syntax { .. } => "write the file again with a JSON encoder".to_owned(),
             FieldProblem::ManagedIdentityCredentialsObject => {
@@ -100,13 +102,13 @@ impl DocumentProblem {
             FieldProblem::WrongType { .. } => format!("write `{}` as a JSON string", self.field),
             FieldProblem::Misspelled { .. } => format!("name the key `{}`", self.field),
             FieldProblem::Repeated => format!("keep `{}` once", self.field),
-            FieldProblem::Id(source) => source.hint().to_owned(),
-            FieldProblem::Authority(source) => source.hint().to_owned(),
+            FieldProblem::Id(source) => return source.hint(),
+            FieldProblem::Authority(source) => return source.hint(),
             FieldProblem::InvalidTimestamp => {
                 "write the time as 2026-01-02T03:04:05Z or with an offset such as +00:00".to_owned()
             }
             FieldProblem::TooMany { limit } => format!("keep {limit} members at most"),
-        }
+        }))
     }
 }
 
@@ -140,16 +142,17 @@ impl DocumentError {
     pub(crate) fn from_problem(problem: DocumentProblem) -> Self {
         Self { problems: vec![problem] }
     }
+}
 
-    /// The hints of all problems, without duplicates.
-    pub fn hint(&self) -> String {
-        let mut hints: Vec<String> = Vec::new();
-        for hint in self.problems.iter().map(DocumentProblem::hint) {
+impl ErrorHint for DocumentError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let mut hints = Vec::new();
+        for hint in self.problems.iter().filter_map(DocumentProblem::hint) {
             if !hints.contains(&hint) {
                 hints.push(hint);
             }
         }
-        hints.join("; ")
+        Some(hints.join("; ").into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Error responses of Entra ID.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use azure_core::http::headers::Headers;
 use azure_core::http::{RawResponse, Url};
 use azure_core::time::parse_rfc7231;
 use jiff::{SignedDuration, Timestamp};
+use lanyard_clock::ErrorHint;
 use uuid::Uuid;
 
 use super::error_body::{TokenErrorBody, parse_error_body};
@@ -162,27 +164,6 @@ impl EntraError {
             .map_or_else(by_word, |code| by_code(code) || (by_word() && !KEY_CODES.contains(&code)))
     }
 
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
-        let code = self.code();
-        let mut hint = code
-            .and_then(code_hint)
-            .or_else(|| error_hint(self.error(), self.status()))
-            .map(str::to_owned);
-        let skewed = self.clock_skew.filter(|skew| skew.abs() >= NOTABLE_SKEW);
-        if let Some(skew) = skewed.filter(|_| code == Some(OUTSIDE_TIME_RANGE)) {
-            let direction = if skew.is_positive() { "behind" } else { "ahead of" };
-            let seconds = skew.abs().as_secs();
-            let text =
-                format!("this host's clock is {seconds} s {direction} the service's: set it");
-            hint = Some(text);
-        }
-        match (hint, &self.detail) {
-            (Some(hint), Some(remark)) => Some(format!("{hint}; {remark}")),
-            (hint, remark) => hint.or_else(|| remark.clone()),
-        }
-    }
-
     /// Whether repeating the request can succeed.
     pub fn retry_class(&self) -> RetryClass {
         let status = self.status();
@@ -198,6 +179,28 @@ impl EntraError {
         match self.error() {
             Some("invalid_request" | "invalid_scope" | "invalid_resource") => RetryClass::Invalid,
             _ => RetryClass::Denied,
+        }
+    }
+}
+
+impl ErrorHint for EntraError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let code = self.code();
+        let mut hint = code
+            .and_then(code_hint)
+            .or_else(|| error_hint(self.error(), self.status()))
+            .map(Cow::Borrowed);
+        let skewed = self.clock_skew.filter(|skew| skew.abs() >= NOTABLE_SKEW);
+        if let Some(skew) = skewed.filter(|_| code == Some(OUTSIDE_TIME_RANGE)) {
+            let direction = if skew.is_positive() { "behind" } else { "ahead of" };
+            let seconds = skew.abs().as_secs();
+            let text =
+                format!("this host's clock is {seconds} s {direction} the service's: set it");
+            hint = Some(text.into());
+        }
+        match (hint, &self.detail) {
+            (Some(hint), Some(remark)) => Some(format!("{hint}; {remark}").into()),
+            (hint, remark) => hint.or_else(|| remark.clone().map(Cow::Owned)),
         }
     }
 }

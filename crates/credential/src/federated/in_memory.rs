@@ -151,6 +151,7 @@ mod tests {
 
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use lanyard_clock::ErrorHint as _;
 
     use super::*;
     use crate::scripted_service::{ScriptedReply, TokenServiceFixture};

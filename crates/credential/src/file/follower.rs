@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
@@ -203,7 +203,7 @@ impl CredentialFileFollower {
             LoaderAction::Keep(KeepReason::Failed(error)) | LoaderAction::Fail(error) => {
                 let hint = error.hint();
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(%path, error, hint, "credential cannot be used, keeping the current one");
+                tracing::warn!(%path, error, hint = hint.as_deref(), "credential cannot be used, keeping the current one");
                 ReloadOutcome::Failed
             }
             LoaderAction::Ignore(IgnoreReason::UnusableBefore) => {

@@ -57,6 +57,8 @@ fn read_up_to(
 
 #[cfg(test)]
 mod tests {
+    use lanyard_clock::ErrorHint as _;
+
     use super::*;
 
     #[test]
@@ -85,6 +87,6 @@ mod tests {
         assert!(
             matches!(&error, LoadError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
         );
-        assert!(error.hint().contains("mounted"), "{}", error.hint());
+        assert!(error.hint().unwrap().contains("mounted"), "{:?}", error.hint());
     }
 }

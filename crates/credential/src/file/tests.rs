@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use jiff::Timestamp;
-use lanyard_clock::{Clock as _, ManualClock, SystemClock};
+use lanyard_clock::{Clock as _, ErrorHint as _, ManualClock, SystemClock};
 use tempfile::TempDir;
 
 use super::*;
@@ -314,7 +314,7 @@ async fn the_first_load_fails_with_the_reason() {
     assert!(matches!(open().await, Err(LoadError::Read { .. })));
     fs::write(&path, b"{}").unwrap();
     let error = open().await.unwrap_err();
-    assert!(error.hint().contains("`client_id`"), "{}", error.hint());
+    assert!(error.hint().unwrap().contains("`client_id`"), "{:?}", error.hint());
     fs::write(&path, vec![b' '; 1024 * 1024 + 1]).unwrap();
     assert!(matches!(open().await, Err(LoadError::TooLarge { limit: 1_048_576, .. })));
     fs::remove_file(&path).unwrap();

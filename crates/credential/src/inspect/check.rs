@@ -1,6 +1,7 @@
 //! Checks a parsable file for irregularities.
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use uuid::Uuid;
 
 use super::FindingList;
@@ -17,7 +18,7 @@ pub(super) fn check_fields(
     findings: &mut FindingList,
 ) {
     for problem in &fields.problems {
-        findings.error(problem.field, problem.kind.to_string(), problem.hint());
+        findings.error(problem.field, problem.kind.to_string(), problem.hint().unwrap_or_default());
     }
     check_identifiers(fields, findings);
     if let Some(stamps) = fields.timestamps() {

@@ -1,7 +1,10 @@
 //! Errors of loading a credential file.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
+
+use lanyard_clock::ErrorHint;
 
 use crate::generation::ParseCredentialError;
 
@@ -49,9 +52,8 @@ pub enum LoadError {
     },
 }
 
-impl LoadError {
-    /// Advises how to fix the file.
-    pub fn hint(&self) -> String {
+impl ErrorHint for LoadError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         let text = match self {
             Self::Content { source, .. } => return source.hint(),
             Self::Read { source, .. } => match source.kind() {
@@ -71,6 +73,6 @@ impl LoadError {
                 "if the program is not shutting down, please report this defect"
             }
         };
-        text.to_owned()
+        Some(text.into())
     }
 }

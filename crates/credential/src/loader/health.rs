@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use serde::Serialize;
 
 use super::LoadError;
@@ -187,7 +188,7 @@ impl LoadFailure {
             message.push_str(&source.to_string());
             cause = source.source();
         }
-        Self { at, message, hint: error.hint() }
+        Self { at, message, hint: error.hint().unwrap_or_default().into_owned() }
     }
 }
 

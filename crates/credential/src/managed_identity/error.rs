@@ -1,10 +1,12 @@
 //! Error responses of managed identity endpoints.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use azure_core::http::{RawResponse, Url};
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 
 use super::endpoint::ManagedIdentityEndpointKind;
 use crate::entra::error::{display_url, redacted_response};
@@ -65,8 +67,22 @@ impl ManagedIdentityError {
         &self.response
     }
 
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
+    /// Whether repeating the request can succeed.
+    pub fn retry_class(&self) -> RetryClass {
+        match self.status() {
+            429 => RetryClass::Throttled { after: self.retry_after },
+            404 | 408 | 410 | 500.. => RetryClass::Transient,
+            _ => RetryClass::Denied,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.description().or(self.body.excerpt.as_deref())
+    }
+}
+
+impl ErrorHint for ManagedIdentityError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
         let unreachable = self.text().is_some_and(|text| text.contains("unreachable"));
         let text = match (self.kind, self.status()) {
             (ManagedIdentityEndpointKind::Imds, 403) if unreachable => {
@@ -92,20 +108,7 @@ impl ManagedIdentityError {
                  AZURE_POD_IDENTITY_AUTHORITY_HOST and IDENTITY_ENDPOINT"
             }
         };
-        Some(text.to_owned())
-    }
-
-    /// Whether repeating the request can succeed.
-    pub fn retry_class(&self) -> RetryClass {
-        match self.status() {
-            429 => RetryClass::Throttled { after: self.retry_after },
-            404 | 408 | 410 | 500.. => RetryClass::Transient,
-            _ => RetryClass::Denied,
-        }
-    }
-
-    fn text(&self) -> Option<&str> {
-        self.description().or(self.body.excerpt.as_deref())
+        Some(text.into())
     }
 }
 

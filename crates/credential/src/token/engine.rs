@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use azure_core::credentials::{AccessToken, TokenRequestOptions};
 use futures::future::{Either, select};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
@@ -368,7 +368,7 @@ impl<S: TokenSource> TokenEngineState<S> {
         let (scope, hint) = (&*fetch.key.scope, error.hint());
         // As an `Error` value it is logged with its causes, for example an untrusted server certificate.
         let cause: &dyn std::error::Error = &error;
-        tracing::warn!(scope, error = cause, hint, "no token");
+        tracing::warn!(scope, error = cause, hint = hint.as_deref(), "no token");
         error
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 
 use crate::assertion::AssertionError;
 use crate::entra::error::EntraError;
@@ -257,68 +258,6 @@ impl TokenError {
         Cow::Borrowed(word)
     }
 
-    /// Advises what to do next.
-    pub fn hint(&self) -> Option<String> {
-        let text = match self {
-            Self::Refused(error) => return error.hint(),
-            Self::ManagedIdentity(error) => return error.hint(),
-            Self::NotOneScope { .. } => {
-                "ask for one resource at a time, in the form <audience>/.default"
-            }
-            Self::InvalidScope { .. } => {
-                "a scope is <audience>/.default, for example https://vault.azure.net/.default"
-            }
-            Self::InvalidClaims => {
-                "pass the claims of the challenge, decoded from base64, as they came"
-            }
-            Self::Unsupported { .. } => {
-                "use a certificate or federated credential where a tenant or claims are needed"
-            }
-            Self::Unreadable { .. } => {
-                "a proxy or a captive portal may answer in the endpoint's place: send the same \
-                 request with curl from this host and look at the answer"
-            }
-            Self::Unreachable { source, .. } if TokenProxyError::of(source).is_some() => {
-                TokenProxyError::of(source).map_or("", TokenProxyError::hint)
-            }
-            Self::Unreachable { .. } | Self::TimedOut { .. } => {
-                "check name resolution, the route, the proxy (HTTPS_PROXY, NO_PROXY) and the \
-                 trusted CA from this host"
-            }
-            Self::CoolingDown { client: Some(_), .. } => {
-                "the endpoint throttles this application: wait, and look for callers of it that do \
-                 not cache"
-            }
-            Self::CoolingDown { client: None, .. } => {
-                "the endpoint throttles this host: wait, and look for callers that do not cache"
-            }
-            Self::ConcurrencyLimitReached { .. } => {
-                "look for slow answers of the endpoint and for callers with ever new scopes or \
-                 tenants; the limits of the transport can be raised"
-            }
-            Self::Assertion { .. } => "check the credential file; its key must be RSA",
-            Self::TokenFile { .. } => {
-                "the workload identity webhook mounts this file: check the pod's \
-                 azure.workload.identity/use label, its service account and the volume"
-            }
-            Self::TokenFileContent { .. } => {
-                "the file must hold one service account token (a JWT) and nothing else"
-            }
-            Self::InMemoryToken { .. } => {
-                "hand over one service account token (a JWT), as the kubelet gives it"
-            }
-            Self::InMemoryTokenExpired { .. } => {
-                "wait for a newer token: the kubelet brings one when it publishes the volume again"
-            }
-            Self::NoRuntime => "call from async code that tokio runs",
-            Self::CallerTimeout { .. } => {
-                "wait longer; the request goes on, and the credential's health says how it ends"
-            }
-            Self::Abandoned => "ask again from a runtime that stays",
-        };
-        Some(text.to_owned())
-    }
-
     /// Whether repeating the request can succeed.
     pub fn retry_class(&self) -> RetryClass {
         match self {
@@ -399,6 +338,69 @@ impl TokenError {
             Self::ManagedIdentity(error) => error.error().map(str::to_owned),
             _ => None,
         }
+    }
+}
+
+impl ErrorHint for TokenError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let text = match self {
+            Self::Refused(error) => return error.hint(),
+            Self::ManagedIdentity(error) => return error.hint(),
+            Self::NotOneScope { .. } => {
+                "ask for one resource at a time, in the form <audience>/.default"
+            }
+            Self::InvalidScope { .. } => {
+                "a scope is <audience>/.default, for example https://vault.azure.net/.default"
+            }
+            Self::InvalidClaims => {
+                "pass the claims of the challenge, decoded from base64, as they came"
+            }
+            Self::Unsupported { .. } => {
+                "use a certificate or federated credential where a tenant or claims are needed"
+            }
+            Self::Unreadable { .. } => {
+                "a proxy or a captive portal may answer in the endpoint's place: send the same \
+                 request with curl from this host and look at the answer"
+            }
+            Self::Unreachable { source, .. } if TokenProxyError::of(source).is_some() => {
+                return TokenProxyError::of(source)?.hint();
+            }
+            Self::Unreachable { .. } | Self::TimedOut { .. } => {
+                "check name resolution, the route, the proxy (HTTPS_PROXY, NO_PROXY) and the \
+                 trusted CA from this host"
+            }
+            Self::CoolingDown { client: Some(_), .. } => {
+                "the endpoint throttles this application: wait, and look for callers of it that do \
+                 not cache"
+            }
+            Self::CoolingDown { client: None, .. } => {
+                "the endpoint throttles this host: wait, and look for callers that do not cache"
+            }
+            Self::ConcurrencyLimitReached { .. } => {
+                "look for slow answers of the endpoint and for callers with ever new scopes or \
+                 tenants; the limits of the transport can be raised"
+            }
+            Self::Assertion { .. } => "check the credential file; its key must be RSA",
+            Self::TokenFile { .. } => {
+                "the workload identity webhook mounts this file: check the pod's \
+                 azure.workload.identity/use label, its service account and the volume"
+            }
+            Self::TokenFileContent { .. } => {
+                "the file must hold one service account token (a JWT) and nothing else"
+            }
+            Self::InMemoryToken { .. } => {
+                "hand over one service account token (a JWT), as the kubelet gives it"
+            }
+            Self::InMemoryTokenExpired { .. } => {
+                "wait for a newer token: the kubelet brings one when it publishes the volume again"
+            }
+            Self::NoRuntime => "call from async code that tokio runs",
+            Self::CallerTimeout { .. } => {
+                "wait longer; the request goes on, and the credential's health says how it ends"
+            }
+            Self::Abandoned => "ask again from a runtime that stays",
+        };
+        Some(text.into())
     }
 }
 

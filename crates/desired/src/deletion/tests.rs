@@ -217,7 +217,7 @@ fn stuck_deletion_is_reported_and_proceeds_when_forced() {
 fn unlisted_kind_blocks_deletion_unless_forced() {
     let error = "list nodepools of clusters: HTTP 403".to_owned();
     let unlisted =
-        UnlistedKind { kind: DependentKind::NodePool, error, hint: "see the ClusterRole" };
+        UnlistedKind { kind: DependentKind::NodePool, error, hint: "see the ClusterRole".into() };
     let refused = |is_forced| {
         let remaining_dependents =
             Dependents { remaining: Vec::new(), unlisted_kinds: vec![unlisted.clone()] };

@@ -255,7 +255,8 @@ fn restart_keeps_the_start_time_of_a_finding() {
 fn unavailable_kind_is_reported_once_immediately() {
     let kind = "SecretProviderClass".to_owned();
     let message = "could not watch secretproviderclasses".to_owned();
-    let lacking = Drift::KindNotServed(UnavailableKind { kind, message, hint: "install the CRDs" });
+    let lacking =
+        Drift::KindNotServed(UnavailableKind { kind, message, hint: "install the CRDs".into() });
     let world =
         DriftFixture { unavailable_kinds: vec![lacking.clone(), lacking], ..DriftFixture::new() };
     let (found, _) = world.find_drift(&DriftHistory::default());
@@ -267,7 +268,7 @@ fn unavailable_kind_is_reported_once_immediately() {
 #[test]
 fn every_drift_kind_is_listed_and_has_a_hint() {
     let text = || "x".to_owned();
-    let lacking = || UnavailableKind { kind: text(), message: text(), hint: "see x" };
+    let lacking = || UnavailableKind { kind: text(), message: text(), hint: "see x".into() };
     let all = [
         Drift::KindForbidden(lacking()),
         Drift::KindNotServed(lacking()),

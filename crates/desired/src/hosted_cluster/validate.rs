@@ -8,6 +8,7 @@
 //!
 //! Source: the schema of `HostedCluster` in `hypershift.openshift.io/v1beta1`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lanyard_api::crd_definitions::DEFAULT_ISSUER_URL;
@@ -153,11 +154,12 @@ pub enum ParseHostedClusterError {
 }
 
 impl ParseHostedClusterError {
-    /// Returns the suggested fix. Problems of an invalid cluster have their own hints.
-    pub fn hint(&self) -> Option<String> {
+    /// Returns the next step of the reader, usually to repair the cause; `None` if the error message already says
+    /// everything. Problems of an invalid cluster have their own hints.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::ReadFailed(error) => error.hint(),
-            Self::UnsupportedPlatform(kind) => kind.hint().map(str::to_owned),
+            Self::UnsupportedPlatform(kind) => kind.hint().map(Cow::Borrowed),
             Self::Invalid(_) => None,
         }
     }

@@ -1,8 +1,11 @@
 //! The errors of sockets.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+
+use lanyard_clock::ErrorHint;
 
 use super::MAX_SOCKET_PATH;
 
@@ -42,20 +45,21 @@ pub enum SocketError {
 }
 
 impl SocketError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+    /// Whether the same call may succeed later with nothing changed in it.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::Io { .. })
+    }
+}
+
+impl ErrorHint for SocketError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::TooLong { .. } => "choose a directory with a shorter path",
             Self::InUse { .. } => "stop the process that listens there, or choose another path",
             Self::NotASocket { .. } => "move it away, or choose another path",
             Self::NoName { .. } => "give the path of the socket itself, not of its directory",
             Self::Io { .. } => "see that the directory exists and can be written",
-        }
-    }
-
-    /// Whether the same call may succeed later with nothing changed in it.
-    pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::InUse { .. } | Self::Io { .. })
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A journal in a blob container: an append blob that one command at a time writes under a lease.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use azure_storage_blob::models::{
     BlobClientSetMetadataOptions, BlobType,
 };
 use azure_storage_blob::{BlobClient, BlobClientOptions};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint, SharedClock};
 use uuid::Uuid;
 
 use super::container_url::JournalContainerUrl;
@@ -102,10 +103,9 @@ const HELD_CODES: [&str; 2] = ["LeaseAlreadyPresent", "LeaseIsBreakingAndCannotB
 /// The name of the metadata with the holder.
 const HOLDER: &str = "lanyard_holder";
 
-impl JournalContainerError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for JournalContainerError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Held { .. } => {
                 "wait until it has ended, or longer with --lock-timeout; the lease of a killed command ends after 60 s"
             }
@@ -128,7 +128,7 @@ impl JournalContainerError {
                 }
                 _ => "check the URL in --state and the network; then run the command again",
             },
-        }
+        }))
     }
 }
 
@@ -416,7 +416,7 @@ mod tests {
         let check = |content: &str, blocks| {
             let found = DownloadedBlob { content: content.to_owned(), blocks };
             let checked = found.check_extensible("https://a.example.com/con/journal.jsonl");
-            checked.map_err(|error| (error.to_string(), error.hint()))
+            checked.map_err(|error| (error.to_string(), error.hint().unwrap()))
         };
         assert_eq!(check("", Some(0)), Ok(()));
         assert_eq!(check("{}\n", Some(49_000)), Ok(()));

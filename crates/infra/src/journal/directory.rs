@@ -1,9 +1,12 @@
 //! A journal in a directory of the local file system.
 
+use std::borrow::Cow;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use lanyard_clock::ErrorHint;
 
 const FILE_NAME: &str = "journal.jsonl";
 
@@ -38,15 +41,14 @@ pub enum JournalDirectoryError {
     },
 }
 
-impl JournalDirectoryError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for JournalDirectoryError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Locked { .. } => {
                 "wait until the other command has ended, or let this one wait with --lock-timeout"
             }
             Self::Io { .. } => "name a directory that this user may write to with --state",
-        }
+        }))
     }
 }
 

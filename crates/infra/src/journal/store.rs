@@ -1,5 +1,9 @@
 //! The storage of a journal.
 
+use std::borrow::Cow;
+
+use lanyard_clock::ErrorHint;
+
 use super::container::{JournalContainer, JournalContainerError};
 use super::directory::{JournalDirectory, JournalDirectoryError};
 use super::lease::LeaseStatus;
@@ -15,23 +19,15 @@ pub(super) enum JournalStore {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalStoreError {
-    /// The journal is in a directory.
+    /// The directory of the journal cannot be used.
     #[error(transparent)]
     Directory(#[from] JournalDirectoryError),
-    /// The journal is in a container.
+    /// The container of the journal cannot be used.
     #[error(transparent)]
     Container(#[from] JournalContainerError),
 }
 
 impl JournalStoreError {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Directory(error) => error.hint(),
-            Self::Container(error) => error.hint(),
-        }
-    }
-
     /// Whether another command uses the journal.
     pub const fn is_locked(&self) -> bool {
         matches!(
@@ -39,6 +35,15 @@ impl JournalStoreError {
             Self::Directory(JournalDirectoryError::Locked { .. })
                 | Self::Container(JournalContainerError::Held { .. })
         )
+    }
+}
+
+impl ErrorHint for JournalStoreError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Directory(error) => error.hint(),
+            Self::Container(error) => error.hint(),
+        }
     }
 }
 

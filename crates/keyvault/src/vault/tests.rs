@@ -6,6 +6,7 @@ use azure_core::error::ErrorKind;
 use azure_core::http::headers::{AUTHORIZATION, HeaderName, Headers};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request, StatusCode, Transport};
 use lanyard_azure::{ThrottleCause, ThrottledError};
+use lanyard_clock::ErrorHint as _;
 use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::{Cloud, Hop};
 

@@ -1,6 +1,6 @@
 use aws_lc_rs::rsa::KeySize;
 use jiff::Timestamp;
-use lanyard_clock::{Clock as _, ManualClock};
+use lanyard_clock::{Clock as _, ErrorHint as _, ManualClock};
 use lanyard_vocabulary::format_error_chain;
 
 use super::*;

@@ -279,7 +279,7 @@ async fn unbindable_socket_fails_at_start_and_retries_later() {
         () = waits => panic!("it waits for a directory that never existed"),
     };
     assert!(matches!(error, KmsServeError::Socket(SocketError::Io { .. })), "{error}");
-    assert_eq!(error.hint(), "see that the directory exists and can be written");
+    assert_eq!(error.hint().as_deref(), Some("see that the directory exists and can be written"));
 
     let served = KmsServerFixture::start().await;
     let (place, away) = (served.directory.path().to_owned(), directory.path().join("away"));

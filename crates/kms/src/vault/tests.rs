@@ -3,7 +3,7 @@ use azure_core::http::headers::{AUTHORIZATION, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, StatusCode};
 use azure_core::time::OffsetDateTime;
 use lanyard_azure::{AzureTransportSettings, RetryPolicy};
-use lanyard_clock::SystemClock;
+use lanyard_clock::{ErrorHint as _, SystemClock};
 use parking_lot::Mutex;
 
 use super::*;

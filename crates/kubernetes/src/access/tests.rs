@@ -1,3 +1,5 @@
+use lanyard_clock::ErrorHint as _;
+
 use super::*;
 
 const AGENT: UserAgent = UserAgent::from_static("lanyard-test/1.0");
@@ -19,7 +21,7 @@ async fn missing_service_account_is_an_error() {
     };
     let error = access.connections(AGENT).await.err().unwrap();
     assert!(matches!(error, AccessError::NoServiceAccount { .. }), "{error}");
-    assert!(error.hint().contains("--kubeconfig"));
+    assert!(error.hint().unwrap().contains("--kubeconfig"));
 }
 
 const KUBECONFIG: &str = r#"

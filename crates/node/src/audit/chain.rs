@@ -104,7 +104,7 @@ pub struct ChainSummary {
     pub last_hash: String,
 }
 
-/// A chain is broken.
+/// The first line of an audit trail that does not continue the chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ChainBreak {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_grpc::csi::node_server::Node;
 use lanyard_grpc::csi::node_service_capability::{Rpc, Type, rpc};
 use lanyard_grpc::csi::{
@@ -132,7 +133,7 @@ impl From<&InvalidPublishRequest> for PublishFailure {
         Self {
             code: refused.code(),
             message: refused.to_string(),
-            hint: refused.hint().to_owned(),
+            hint: refused.hint().unwrap_or_default().into_owned(),
             grpc: tonic::Code::InvalidArgument,
             retry: lanyard_keyvault::RetryClass::Invalid,
             suppressed_for: None,

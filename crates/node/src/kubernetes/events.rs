@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use lanyard_clock::ErrorHint as _;
 use lanyard_keyvault::VolumePod;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use lanyard_vocabulary::OutcomeCode;
@@ -129,7 +130,7 @@ impl PodEventRecorder {
     fn count_failure(&self, pod_event: &PodEvent, recorded: Result<(), ApiError>) {
         if let Err(error) = recorded {
             self.dropped_events.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(pod = %pod_event.pod, hint = error.hint(), "{error}");
+            tracing::warn!(pod = %pod_event.pod, hint = error.hint().as_deref(), "{error}");
         }
     }
 

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::SecretProviderClassPodStatus;
+use lanyard_clock::ErrorHint as _;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use parking_lot::Mutex;
 
@@ -223,7 +224,8 @@ impl Reporter for KubeReporter {
             self.api.record_metrics(|metrics| {
                 metrics.record_status_write(PodStatusWriteResult::Failed);
             });
-            StatusReportError { message: format!("{error}; {}", error.hint()) }
+            let hint = error.hint().unwrap_or_default();
+            StatusReportError { message: format!("{error}; {hint}") }
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_keyvault::{MemoryExhausted, ReadMemory};
 
 use super::MemoryAccount;
@@ -141,7 +141,7 @@ impl Drop for FetchMemoryShared {
 fn to_memory_exhausted(refused: VolumesMemoryLimitError) -> MemoryExhausted {
     MemoryExhausted {
         message: refused.to_string(),
-        hint: refused.hint().to_owned(),
+        hint: refused.hint().unwrap_or_default().into_owned(),
         exceeds_node_capacity: refused.can_never_fit,
     }
 }

@@ -1,7 +1,10 @@
 //! Errors of policy files.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
+
+use lanyard_clock::ErrorHint;
 
 /// One problem of a policy, and its field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,16 +65,15 @@ pub enum PolicyError {
     },
 }
 
-impl PolicyError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for PolicyError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Read { .. } => "check the path, and that the node plugin may read it",
             Self::TooLarge { .. } => "merge rules with patterns (`*`)",
             Self::Invalid { .. } => {
                 "correct the fields that the message names; `lanyard node policy suggest` writes a \
                  policy that can be read"
             }
-        }
+        }))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use parking_lot::RwLock;
 
 use crate::audit::{AuditEvent, AuditTrail};
@@ -167,7 +167,7 @@ impl ReloadablePolicy {
             PolicyReload::Rejected(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::error!(
-                    hint = error.hint(),
+                    hint = error.hint().as_deref(),
                     cause,
                     "{error}; the previous policy stays in use",
                 );

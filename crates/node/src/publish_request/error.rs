@@ -1,7 +1,9 @@
 //! Errors of publish and unpublish requests.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::OutcomeCode;
 
 use super::tokens::ParseTokensError;
@@ -20,10 +22,13 @@ impl InvalidPublishRequest {
     pub const fn code(&self) -> OutcomeCode {
         OutcomeCode::InvalidRequest
     }
+}
 
-    /// Suggests what to do next: the hint of the first problem.
-    pub fn hint(&self) -> &'static str {
-        self.problems.first().map_or_else(|| self.code().hint(), PublishRequestProblem::hint)
+impl ErrorHint for InvalidPublishRequest {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        self.problems
+            .first()
+            .map_or_else(|| Some(self.code().hint().into()), PublishRequestProblem::hint)
     }
 }
 
@@ -86,10 +91,9 @@ pub enum PublishRequestProblem {
     TargetOfAnotherPod,
 }
 
-impl PublishRequestProblem {
-    /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for PublishRequestProblem {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::NotReadOnly => "set `readOnly: true` in the pod's volume",
             Self::MissingAttribute { key } if *key == CLASS => {
                 "set `volumeAttributes.secretProviderClass` in the pod's volume"
@@ -106,7 +110,7 @@ impl PublishRequestProblem {
             }
             Self::InvalidTokens { .. } => "check `tokenRequests` of the CSIDriver object",
             _ => OutcomeCode::InvalidRequest.hint(),
-        }
+        }))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_keyvault::{RetryClass, VolumePod};
 use lanyard_vocabulary::{OutcomeCode, RecoveryMode, format_error_chain};
 use tonic::Code;
@@ -32,7 +33,8 @@ pub struct PublishFailure {
     /// How long the provider suppresses requests for this source, if it answered without a request:
     /// see [`ProviderError`].
     pub suppressed_for: Option<Duration>,
-    /// The provider that the class names, as written there; `None` if no class was found.
+    /// `spec.provider` of the SecretProviderClass, as written there; `None` if the SecretProviderClass was not
+    /// found.
     pub provider: Option<Arc<str>>,
 }
 
@@ -147,7 +149,8 @@ impl From<ProviderError> for PublishFailure {
 
 impl From<ClassError> for PublishFailure {
     fn from(error: ClassError) -> Self {
-        Self::new(error.code(), format_error_chain(&error)).with_hint(error.hint())
+        Self::new(error.code(), format_error_chain(&error))
+            .with_hint(error.hint().unwrap_or_default())
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
 use super::failure::PublishFailure;
@@ -102,7 +103,8 @@ impl FetchedResponse {
         let mut objects: Vec<_> = response.versions.iter().map(object).collect();
         objects.sort_by(|one, other| one.version.cmp(&other.version));
         let refusals = check.refused.iter().map(|older| {
-            format!("{}: {older}; hint: {}", OutcomeCode::CredentialOlder, older.hint())
+            let hint = older.hint().unwrap_or_default();
+            format!("{}: {older}; hint: {hint}", OutcomeCode::CredentialOlder)
         });
         let refusals: Vec<_> = refusals.collect();
         let contents = ContentRecord {

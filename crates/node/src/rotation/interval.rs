@@ -1,9 +1,11 @@
 //! The poll interval of a volume.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::parse_go_duration;
 use serde::{Deserialize, Serialize};
 
@@ -118,17 +120,16 @@ pub struct ParseIntervalError {
     pub problem: IntervalProblem,
 }
 
-impl ParseIntervalError {
-    /// How to fix the error.
-    pub const fn hint(&self) -> &'static str {
-        match self.problem {
+impl ErrorHint for ParseIntervalError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self.problem {
             IntervalProblem::Malformed => "write a duration such as `90s`, `5m` or `1h30m`",
             IntervalProblem::TooShort { .. } => {
                 "choose a longer interval; to poll once immediately, \
                  change the annotation `lanyard.dev/refresh`"
             }
             IntervalProblem::TooLong { .. } => "choose a shorter interval",
-        }
+        }))
     }
 }
 
@@ -195,7 +196,7 @@ mod tests {
         }
         let short = within("29.999s").unwrap_err();
         assert_eq!(short.to_string(), "\"29.999s\" is shorter than 30s");
-        assert!(short.hint().contains("lanyard.dev/refresh"));
+        assert!(short.hint().unwrap().contains("lanyard.dev/refresh"));
         let long = within("24h1ns").unwrap_err();
         assert_eq!(long.to_string(), "\"24h1ns\" is longer than 86400s");
         assert!("1s".parse::<PollInterval>().is_ok());

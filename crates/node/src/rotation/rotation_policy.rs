@@ -1,11 +1,13 @@
 //! The rotation annotations of a SecretProviderClass.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_api::SecretProviderClass;
+use lanyard_clock::ErrorHint;
 use serde::{Deserialize, Serialize};
 
 use super::interval::{IntervalBounds, ParseIntervalError, PollInterval};
@@ -134,7 +136,7 @@ pub struct ParseOlderVersionError {
     pub text: String,
 }
 
-/// An annotation of a class is invalid.
+/// An annotation of a SecretProviderClass is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnnotationProblem {
@@ -146,16 +148,15 @@ pub enum AnnotationProblem {
     Older(#[source] ParseOlderVersionError),
 }
 
-impl AnnotationProblem {
-    /// How to fix the error.
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::Interval(error) => error.hint(),
+impl ErrorHint for AnnotationProblem {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Interval(error) => return error.hint(),
             Self::Older(_) => {
                 "write the object and the version as in the pod status, for example \
                  `secret/cpo@3f2a…`"
             }
-        }
+        }))
     }
 }
 
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(policy.interval, None);
         assert_eq!(policy.accept_older.len(), 1);
         assert_eq!(policy.problems.len(), 4);
-        assert!(policy.problems.iter().all(|problem| !problem.hint().is_empty()));
+        assert!(policy.problems.iter().all(|problem| problem.hint().is_some()));
         let text = policy.problems[0].to_string();
         assert!(text.contains(RotationPolicy::INTERVAL), "{text}");
     }

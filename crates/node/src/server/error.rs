@@ -1,7 +1,9 @@
 //! Errors that stop the node plugin's server.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
+use lanyard_clock::ErrorHint;
 use lanyard_grpc::SocketError;
 use tokio::task::JoinError;
 
@@ -31,15 +33,14 @@ pub enum NodeServeError {
     TaskFailed(#[from] JoinError),
 }
 
-impl NodeServeError {
-    /// What to do next.
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::Socket(error) => error.hint(),
-            Self::RegistrationRejected(refused) => refused.hint(),
+impl ErrorHint for NodeServeError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Socket(error) => return error.hint(),
+            Self::RegistrationRejected(refused) => return refused.hint(),
             Self::ServerEnded { .. } | Self::TaskFailed(_) => {
                 "restart the node plugin, and report this error with its log"
             }
-        }
+        }))
     }
 }

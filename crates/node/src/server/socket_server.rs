@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_grpc::{IncomingConnections, PrivateSocket, SocketFile};
 use lanyard_telemetry::ReadinessGate;
 use lanyard_vocabulary::format_error_chain;
@@ -76,7 +76,7 @@ impl SocketServer {
                 Err(error) if error.is_transient() => {
                     let reason = format_error_chain(&error);
                     if reported.as_ref() != Some(&reason) {
-                        tracing::warn!(hint = error.hint(), "{reason}; trying again");
+                        tracing::warn!(hint = error.hint().as_deref(), "{reason}; trying again");
                         self.gate.close(reason.clone());
                         reported = Some(reason);
                     }

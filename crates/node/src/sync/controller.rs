@@ -10,6 +10,7 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use kube::api::{ApiResource, ObjectMeta};
 use lanyard_api::SecretProviderClassPodStatus;
+use lanyard_clock::ErrorHint as _;
 use lanyard_keyvault::VolumePod;
 use lanyard_kubernetes::{ResourceWatch, WatchUpdate};
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
@@ -238,7 +239,8 @@ impl SecretSync {
                 let failures = self.schedule.record_failure(attempt, now, chance);
                 // A transient failure is not reported at once.
                 if !error.is_transient() || failures >= FAILURES_BEFORE_REPORT {
-                    let message = format!("{}; {}", format_error_chain(&error), error.hint());
+                    let hint = error.hint().unwrap_or_default();
+                    let message = format!("{}; {hint}", format_error_chain(&error));
                     self.report_failure(&attempt.key, status, message);
                 }
             }

@@ -1,9 +1,11 @@
 //! Builds the desired Secrets. Pure.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData};
+use lanyard_clock::ErrorHint;
 use lanyard_keyvault::{
     SharedSecretBytes, TlsSecretError, parse_tls_certificates, parse_tls_private_key,
 };
@@ -28,18 +30,16 @@ pub(super) struct InvalidSecretObjectError {
     problems: Vec<SecretObjectProblem>,
 }
 
-impl InvalidSecretObjectError {
-    /// What to do next.
-    pub(super) fn hint(&self) -> &'static str {
-        let hint = |problem: &SecretObjectProblem| match problem {
-            SecretObjectProblem::InvalidTlsFile { cause, .. } => cause.hint(),
+impl ErrorHint for InvalidSecretObjectError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self.problems.first()? {
+            SecretObjectProblem::InvalidTlsFile { cause, .. } => return cause.hint(),
             SecretObjectProblem::FileNotFound { .. } => {
                 "set `objectName` to a file of the volume: the alias or the name of an object, \
                  with `/<index>` in a history"
             }
             _ => "correct `secretObjects` of the class",
-        };
-        self.problems.first().map_or("", hint)
+        }))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use lanyard_kubernetes::ApiError;
 use parking_lot::Mutex;
 
@@ -22,7 +23,8 @@ impl SecretSyncHealth {
     pub fn warning(&self) -> Option<String> {
         let refused = self.0.lock();
         let PodStatusWatchFailure { error, since } = refused.as_ref()?;
-        Some(format!("starting pods have received none since {since}: {error}; {}", error.hint()))
+        let hint = error.hint().unwrap_or_default();
+        Some(format!("starting pods have received none since {since}: {error}; {hint}"))
     }
 
     /// Returns whether the watch is failing.

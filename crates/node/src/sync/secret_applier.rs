@@ -1,5 +1,6 @@
 //! Reads and applies Secrets in the Kubernetes API.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -10,6 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use lanyard_clock::ErrorHint;
 use lanyard_keyvault::SharedSecretBytes;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use parking_lot::Mutex;
@@ -92,18 +94,17 @@ pub(super) enum SecretApplyError {
     },
 }
 
-impl SecretApplyError {
-    /// What to do next.
-    pub(super) fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for SecretApplyError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
             Self::Api(ApiError::Refused { status: 403, .. }) => {
                 "the synchronization of Secrets needs `syncSecret.enabled` of the chart"
             }
-            Self::Api(error) => error.hint(),
+            Self::Api(error) => return error.hint(),
             Self::TypeMismatch { .. } => {
                 "remove that Secret, or give `secretObjects` another name or the same type"
             }
-        }
+        }))
     }
 }
 

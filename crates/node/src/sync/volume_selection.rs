@@ -20,7 +20,7 @@ pub(super) struct DriverVolumesLocation<'a> {
     pub(super) driver: &'a str,
 }
 
-/// A pod status is not processed.
+/// The reason why a `SecretProviderClassPodStatus` is not processed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SelectVolumeError {
     #[error("the pod is terminating")]

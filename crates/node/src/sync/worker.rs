@@ -1,11 +1,13 @@
 //! One reconcile of one volume: from its pod status to its Secrets.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
+use lanyard_clock::ErrorHint;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 use lanyard_vocabulary::format_error_chain;
 
@@ -97,6 +99,7 @@ impl SecretSyncWorker {
                 }
                 Err(error) => {
                     let hint = error.hint();
+                    let hint = hint.as_deref();
                     tracing::warn!(namespace, class = name, hint, "{}", format_error_chain(&error));
                     first = first.or(Some(error));
                 }
@@ -175,24 +178,6 @@ pub(super) enum SecretSyncError {
 }
 
 impl SecretSyncError {
-    pub(super) fn hint(&self) -> &'static str {
-        match self {
-            Self::Class(error) => error.hint(),
-            Self::ReadPod(error) => error.hint(),
-            Self::ReadVolume(MountedFilesError::ChangedDuringRead { .. }) => {
-                "no action needed: the volume is read again"
-            }
-            Self::ReadVolume(_) => {
-                "check that the volume is mounted and that the node has free memory"
-            }
-            Self::InvalidSecretObject { problems, .. } => problems.hint(),
-            Self::ApplySecret(error) => error.hint(),
-            Self::PodNotFound | Self::SelectVolume(_) => {
-                "no action needed: the pod status is deleted with its pod"
-            }
-        }
-    }
-
     /// Returns whether the error only means that there is nothing to do any more, or nothing to do yet.
     pub(super) const fn is_expected(&self) -> bool {
         matches!(self, Self::PodNotFound | Self::SelectVolume(_))
@@ -209,6 +194,26 @@ impl SecretSyncError {
             Self::InvalidSecretObject { .. }
             | Self::ApplySecret(SecretApplyError::TypeMismatch { .. }) => false,
         }
+    }
+}
+
+impl ErrorHint for SecretSyncError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Class(error) => return error.hint(),
+            Self::ReadPod(error) => return error.hint(),
+            Self::ReadVolume(MountedFilesError::ChangedDuringRead { .. }) => {
+                "no action needed: the volume is read again"
+            }
+            Self::ReadVolume(_) => {
+                "check that the volume is mounted and that the node has free memory"
+            }
+            Self::InvalidSecretObject { problems, .. } => return problems.hint(),
+            Self::ApplySecret(error) => return error.hint(),
+            Self::PodNotFound | Self::SelectVolume(_) => {
+                "no action needed: the pod status is deleted with its pod"
+            }
+        }))
     }
 }
 

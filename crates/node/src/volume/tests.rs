@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_clock::{Clock, ManualClock};
+use lanyard_clock::{Clock, ErrorHint as _, ManualClock};
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -86,7 +86,7 @@ impl<'a> ClusterTarget<'a> {
                 };
                 let roles = parts.parameters(account).await?;
                 resources.extend(role_resources(&parameters, &roles).map_err(|error| {
-                    CommandError::invalid_input(error.to_string()).with_hint(error.hint())
+                    CommandError::invalid_input(error.to_string()).with_hint_of(&error)
                 })?);
             }
             (infra, public_zone) = (Some(parameters), Some(zone));
@@ -235,10 +235,8 @@ async fn find_zone(
 ) -> Result<ArmResourceId, CommandError> {
     let domain = infra.base_domain.as_str();
     let found = find_public_zone(&account.arm, &account.subscription, domain).await;
-    found.map_err(|error| {
-        let hint = error.hint();
-        CommandError::unavailable(format_error_chain(&error)).with_hint(hint)
-    })
+    found
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error))
 }
 
 /// The client ids of the identity files; `None` if the identities are created in the same run.
@@ -387,8 +385,7 @@ async fn look_up_principals(
     let graph = account.graph();
     let found = find_principals(&account.arm, &graph, &account.subscription, &client_ids).await;
     let found = found.map_err(|error| {
-        let hint = error.hint();
-        CommandError::unavailable(format_error_chain(&error)).with_hint(hint)
+        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
     })?;
     let principals = ids.into_iter().filter_map(|(identity, id)| {
         Some((identity, PrincipalReference::ObjectId(*found.get(&id)?)))

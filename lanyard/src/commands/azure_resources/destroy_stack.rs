@@ -209,7 +209,7 @@ impl<'a> RecordedStacks<'a> {
         let locked = locked.map_err(|error| {
             CommandError::unavailable("listing the locks of the subscription failed")
                 .with_cause(&error)
-                .with_hint(error.hint())
+                .with_hint_of(&error)
         })?;
         if locked.is_empty() { Ok(()) } else { Err(locked_error(&locked)) }
     }
@@ -224,7 +224,7 @@ impl<'a> RecordedStacks<'a> {
         find_unrecorded_resources(arm, plan, known, &self.identifiers).await.map_err(|error| {
             CommandError::unavailable("listing the resources of the groups failed")
                 .with_cause(&error)
-                .with_hint(error.hint())
+                .with_hint_of(&error)
         })
     }
 }

@@ -1,9 +1,11 @@
 //! The text and the documents of plans and runs.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lanyard_azure::RateLimitHeadroom;
+use lanyard_clock::ErrorHint as _;
 use lanyard_infra::{
     FindingSeverity, PRICES_OF, PlanProblem, PlannedResource, PreflightFinding, PropertyDifference,
     ResourceChange, ResourceCost, ResourceGraph, ResourceKey, ResourceOutcome, RunReport,
@@ -93,7 +95,8 @@ fn change_details(planned: &PlannedResource) -> Vec<String> {
                 PlanProblem::Missing { .. } | PlanProblem::Renamed { .. } => &[],
             };
             let mut lines = differences_text(&planned.key, differences);
-            lines.push(format!("{}: {problem}\n  hint: {}", planned.key, problem.hint()));
+            let hint = problem.hint().unwrap_or_default();
+            lines.push(format!("{}: {problem}\n  hint: {hint}", planned.key));
             lines
         }
         _ => Vec::new(),
@@ -174,7 +177,7 @@ struct ResourceSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -238,7 +241,7 @@ impl RunSummary {
         for failed in self.resources.iter().filter(|it| it.error.is_some()) {
             let error = failed.error.as_deref().unwrap_or_default();
             lines.push(format!("{}: {error}", failed.key));
-            if let Some(hint) = failed.hint {
+            if let Some(hint) = &failed.hint {
                 lines.push(format!("  hint: {hint}"));
             }
         }
@@ -278,9 +281,9 @@ const fn outcome_word(outcome: &ResourceOutcome) -> &'static str {
     }
 }
 
-fn failure(outcome: &ResourceOutcome) -> (Option<String>, Option<&'static str>) {
+fn failure(outcome: &ResourceOutcome) -> (Option<String>, Option<Cow<'static, str>>) {
     match outcome {
-        ResourceOutcome::Failed(error) => (Some(format_error_chain(error)), Some(error.hint())),
+        ResourceOutcome::Failed(error) => (Some(format_error_chain(error)), error.hint()),
         ResourceOutcome::Blocked(by) => (Some(format!("not written, because `{by}` failed")), None),
         _ => (None, None),
     }

@@ -61,7 +61,7 @@ impl RecordedStacks<'_> {
 
     fn roll_back_plan(&self, recorded: &RecordedState) -> Result<RollBackPlan, CommandError> {
         RollBackPlan::new(recorded, &self.stacks)
-            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint(error.hint()))
+            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint_of(&error))
     }
 }
 

@@ -123,9 +123,7 @@ fn this_process(clock: &SharedClock) -> JournalHolder {
 
 /// Converts an error of the journal into an error for the user.
 pub(in crate::commands) fn journal_error(error: &JournalError) -> CommandError {
-    CommandError::unavailable("the journal cannot be used")
-        .with_cause(error)
-        .with_hint(error.hint())
+    CommandError::unavailable("the journal cannot be used").with_cause(error).with_hint_of(error)
 }
 
 impl TargetJournal {

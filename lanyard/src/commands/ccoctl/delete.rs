@@ -86,7 +86,7 @@ impl Args {
             removes_group: self.delete_oidc_resource_group.0,
         };
         let found = removal.find(&account.arm, &recorded).await.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
         })?;
         let planned = stack.plan(&found).await?;
         planned.print();

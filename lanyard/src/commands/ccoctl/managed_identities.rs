@@ -128,16 +128,15 @@ impl IdentityArgs {
             parse_credentials_requests(&files, self.enable_tech_preview.0).map_err(|error| {
                 CommandError::invalid_input("--credentials-requests-dir")
                     .with_cause(&error)
-                    .with_hint(error.hint())
+                    .with_hint_of(&error)
             })?;
         if requests.is_empty() {
             return Err(no_requests(&self.credentials_requests_dir));
         }
         let settings =
             IdentityPlanSettings { name: owner.name.clone(), issuer, groups: groups.clone() };
-        let identities = plan_identities(requests, &settings).map_err(|error| {
-            CommandError::invalid_input(error.to_string()).with_hint(error.hint())
-        })?;
+        let identities = plan_identities(requests, &settings)
+            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint_of(&error))?;
         Ok(PlannedIdentities { create, args: self, groups, identities })
     }
 }
@@ -205,7 +204,7 @@ impl PlannedIdentities<'_> {
             RoleNames::read(&account.arm, &account.subscription).await.map_err(|error| {
                 CommandError::unavailable("listing the roles of the subscription failed")
                     .with_cause(&error)
-                    .with_hint(error.hint())
+                    .with_hint_of(&error)
             })?;
         let parameters = ComponentIdentityParameters {
             subscription: account.subscription.clone(),
@@ -220,7 +219,7 @@ impl PlannedIdentities<'_> {
             let text: Vec<_> = errors.iter().map(ToString::to_string).collect();
             let error = CommandError::invalid_input(text.join("; "));
             match errors.first() {
-                Some(first) => error.with_hint(first.hint()),
+                Some(first) => error.with_hint_of(first),
                 None => error,
             }
         })?;
@@ -274,7 +273,7 @@ async fn remove_other_roles(
 ) -> Result<Vec<String>, CommandError> {
     let (arm, subscription) = (&target.account.arm, &target.account.subscription);
     let failed = |what: String, error: &lanyard_azure::AzureCallError| {
-        CommandError::unavailable(what).with_cause(error).with_hint(error.hint())
+        CommandError::unavailable(what).with_cause(error).with_hint_of(error)
     };
     let others = find_other_role_assignments(arm, subscription, &target.graph, &report.live)
         .await

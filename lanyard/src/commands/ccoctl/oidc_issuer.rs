@@ -73,5 +73,5 @@ pub(super) fn read_public_key(path: PathBuf) -> Result<SigningPublicKey, Command
             .with_hint("create a key pair with `lanyard ccoctl azure create-key-pair`")
     })?;
     SigningPublicKey::parse_pem(&text)
-        .map_err(|error| invalid().with_cause(&error).with_hint(error.hint()))
+        .map_err(|error| invalid().with_cause(&error).with_hint_of(&error))
 }

@@ -171,7 +171,7 @@ impl DataPlane<'_> {
             issuer: issuer.clone(),
         };
         let resources = data_plane_resources(&parameters).map_err(|error| {
-            CommandError::invalid_input("--prefix").with_cause(&error).with_hint(error.hint())
+            CommandError::invalid_input("--prefix").with_cause(&error).with_hint_of(&error)
         })?;
         let stack = SharedStack {
             account: self.account,

@@ -110,7 +110,7 @@ pub(super) async fn find_or_create_key(
     let (arm, subscription) = (&account.arm, &account.subscription);
     let found = find_or_create_encryption_key(arm, subscription, key).await;
     let found = found.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
     })?;
     if found.is_new {
         let id = &found.id;

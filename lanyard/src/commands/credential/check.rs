@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
 use lanyard_azure::{ArmClient, AuthenticatedClient, AzureTransport};
-use lanyard_clock::{SharedClock, SystemClock};
+use lanyard_clock::{ErrorHint as _, SharedClock, SystemClock};
 use lanyard_credential::inspect::{Inspection, inspect};
 use lanyard_credential::{
     ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError, TokenTransport,
@@ -175,7 +175,7 @@ async fn request_token_and_call(
     let credential = match ReloadingCertificateCredential::open(file, options).await {
         Ok(credential) => credential,
         Err(error) => {
-            let next_step = error.hint();
+            let next_step = error.hint().unwrap_or_default().into_owned();
             let failed =
                 CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step };
             return Ok((failed, CredentialCheckStep::NotTried { reason: "there is no token" }));
@@ -210,7 +210,8 @@ async fn token_step(
         }
         Err(error) => {
             let hint = TokenError::of(&error).and_then(TokenError::hint);
-            let next_step = hint.unwrap_or_else(|| "see --log lanyard_credential=debug".to_owned());
+            let next_step =
+                hint.unwrap_or("see --log lanyard_credential=debug".into()).into_owned();
             CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step }
         }
     }
@@ -223,7 +224,7 @@ async fn call_step(caller: &AuthenticatedClient, url: &Url) -> CredentialCheckSt
         },
         Err(error) => CredentialCheckStep::Failed {
             detail: format_error_chain(&error),
-            next_step: error.hint().to_owned(),
+            next_step: error.hint().unwrap_or_default().into_owned(),
         },
     }
 }

@@ -149,7 +149,7 @@ async fn purge(
     purged.map_err(|error| {
         CommandError::unavailable(format!("purging the deleted vault `{name}` failed"))
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     })?;
     print_note(&format!("The deleted vault `{name}` is purged, and its name is free."));
     Ok(())
@@ -185,7 +185,7 @@ async fn list_deleted_vault(
     find_deleted_vault(account, name).await.map_err(|error| {
         CommandError::unavailable("listing the deleted vaults failed")
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     })
 }
 

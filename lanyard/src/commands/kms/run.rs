@@ -118,11 +118,7 @@ async fn build_plugin(
     let transports = identity_transports(&transport, environment, clock)?;
     let credential =
         lanyard_kms::build_credential(configuration, transports).await.map_err(|error| {
-            let message = CommandError::invalid_input(format_error_chain(&error));
-            match error.hint() {
-                Some(hint) => message.with_hint(hint),
-                None => message,
-            }
+            CommandError::invalid_input(format_error_chain(&error)).with_hint_of(&error)
         })?;
     let vault = KeyVaultKeyClient::new(&key, credential, &transport);
     Ok(KmsPlugin::new(KmsPluginParts {
@@ -143,7 +139,7 @@ fn load_configuration(path: &Path) -> Result<KmsConfiguration, CommandError> {
     KmsConfiguration::parse(&text).map_err(|error| {
         CommandError::invalid_input(path.display().to_string())
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     })
 }
 
@@ -215,7 +211,7 @@ impl KmsHttpEndpoints {
     async fn bind(settings: &KmsSettings) -> Result<Self, CommandError> {
         let listen = async |address: ListenAddress| {
             BoundListener::bind(address).await.map_err(|error| {
-                CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+                CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
             })
         };
         Ok(Self {
@@ -258,7 +254,7 @@ async fn serve_until_stopped(
     socket.spawn(async move {
         let ended = serving.await;
         ended.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
         })
     });
     let unexpected_end = |task| {

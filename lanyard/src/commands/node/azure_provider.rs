@@ -155,9 +155,8 @@ fn open_stale_cache(args: &KeyVaultArgs, clock: &SharedClock) -> Result<StaleCac
         (Some(key), Some(directory)) => StaleCache::on_disk(key, directory, clock),
         _ => StaleCache::in_memory(),
     };
-    cache.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
-    })
+    cache
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error))
 }
 
 #[cfg(test)]

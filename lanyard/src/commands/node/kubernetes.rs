@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_api::SecretProviderClass;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_node::{
     ClassSource, InMemoryClassSource, KubeClassCache, KubeClassCacheSettings, KubeReporter,
@@ -56,7 +56,7 @@ impl NodeKubernetes {
         let access = require_api_access(&args.kubernetes, context.environment)?;
         let api = KubernetesApi::connect(&access, USER_AGENT, SharedClock::clone(clock)).await;
         let api = api.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
         })?;
         let api = NodeKubernetesApi::new(api).with_metrics(context.metrics.clone());
         let node = &settings.server.node_id;
@@ -99,7 +99,7 @@ pub(super) async fn wait_for_api(api: NodeKubernetesApi, gate: ReadinessGate, cl
     let mut pause = FIRST_RETRY_PAUSE;
     while let Err(error) = api.probe().await {
         let problem = format_error_chain(&error);
-        tracing::warn!(hint = error.hint(), "{problem}; trying again");
+        tracing::warn!(hint = error.hint().as_deref(), "{problem}; trying again");
         gate.close(problem);
         clock.sleep(pause).await;
         pause = (pause * 2).min(LONGEST_RETRY_PAUSE);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_clock::{SharedClock, SystemClock};
+use lanyard_clock::{ErrorHint as _, SharedClock, SystemClock};
 use lanyard_node::audit::{AuditSink, AuditTrail};
 use lanyard_node::policy::ReloadablePolicy;
 use lanyard_node::rotation::Rotator;
@@ -210,7 +210,7 @@ async fn serve_until_stopped(
     let spent = began.map(|began| clock.monotonic().saturating_sub(began)).unwrap_or_default();
     tasks.shut_down(drain.saturating_sub(spent).max(MINIMUM_SHUTDOWN_TIME), clock).await;
     outcome.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
     })?;
     if began.is_none() {
         failed_task = Some(SupervisedTaskError::Stopped { task: "the socket server" });
@@ -287,7 +287,7 @@ impl NodeHttpEndpoints {
                 Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
                     if !std::mem::replace(&mut is_logged, true) {
                         tracing::warn!(
-                            hint = error.hint(),
+                            hint = error.hint().as_deref(),
                             "{}; trying again",
                             format_error_chain(&error)
                         );
@@ -296,8 +296,7 @@ impl NodeHttpEndpoints {
                 }
                 bound => {
                     return bound.map_err(|error| {
-                        CommandError::unavailable(format_error_chain(&error))
-                            .with_hint(error.hint())
+                        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
                     });
                 }
             }
@@ -354,7 +353,7 @@ fn open_policy_and_audit(
             let is_stdout = path == Path::new("-");
             let sink = if is_stdout { AuditSink::Stdout } else { AuditSink::File(path.clone()) };
             AuditTrail::open(&sink, Arc::clone(clock)).map_err(|error| {
-                CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+                CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
             })?
         }
     };

@@ -49,7 +49,7 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
         };
     }
     let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
+        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
     })?;
     let http_server = serve_http(listening, &operator, &readiness, &clock);
     let (stop, stopped) = oneshot::channel::<()>();
@@ -79,9 +79,9 @@ async fn connect(
             .with_hint("give --kubeconfig outside of a cluster"));
     };
     let agent = UserAgent::from_static(concat!("lanyard-operator/", env!("CARGO_PKG_VERSION")));
-    KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint(error.hint())
-    })
+    KubernetesApi::connect(&access, agent, SharedClock::clone(clock))
+        .await
+        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error))
 }
 
 /// Prints the planned changes for every cluster. Changes fail the command if `fails_on_changes` is set.

@@ -1,5 +1,6 @@
 //! The platform of a HostedCluster, and whether lanyard manages it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use lanyard_api::HostedCluster;
@@ -101,10 +102,11 @@ pub enum HostedClusterValidationError {
 }
 
 impl HostedClusterValidationError {
-    /// Returns the suggested fix. Problems of an invalid cluster have their own hints.
-    pub fn hint(&self) -> Option<&'static str> {
+    /// Returns the next step of the reader, usually to repair the cause; `None` if the error message already says
+    /// everything. Problems of an invalid cluster have their own hints.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
-            Self::UnsupportedPlatform(kind) => kind.hint(),
+            Self::UnsupportedPlatform(kind) => kind.hint().map(Cow::Borrowed),
             Self::Invalid(_) => None,
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
+use lanyard_clock::ErrorHint as _;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy, backoff};
 
 use super::KubeClassCacheState;
@@ -53,7 +54,11 @@ pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace
 /// watch.
 fn log_watch_failure(namespace: &str, error: &ApiError, failures: u32) {
     if failures == 1 {
-        tracing::warn!(namespace, hint = error.hint(), "{error}; serving classes from the cache");
+        tracing::warn!(
+            namespace,
+            hint = error.hint().as_deref(),
+            "{error}; serving classes from the cache"
+        );
     } else {
         tracing::debug!(namespace, failures, "{error}");
     }

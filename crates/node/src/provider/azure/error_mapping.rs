@@ -1,5 +1,6 @@
 //! Maps errors of the vault clients to provider errors.
 
+use lanyard_clock::ErrorHint as _;
 use lanyard_credential::TokenError;
 use lanyard_keyvault::{
     FetchError, NodeVaultError, ReadError, ReaderCredentialError, ReaderIdentityError,

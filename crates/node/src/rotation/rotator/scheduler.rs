@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
+use lanyard_clock::ErrorHint as _;
 use lanyard_vocabulary::OutcomeCode;
 
 use super::event_history::{RotationEventHistory, RotationEventTopic, RotationProblem};
@@ -370,7 +371,7 @@ fn overdue_message(
 fn annotation_message((namespace, name): &ClassKey, policy: &RotationPolicy) -> String {
     let problems = policy.problems.iter().map(|problem| {
         let cause = std::error::Error::source(problem).map(ToString::to_string).unwrap_or_default();
-        format!("{problem}: {cause}: {}", problem.hint())
+        format!("{problem}: {cause}: {}", problem.hint().unwrap_or_default())
     });
     let problems: Vec<_> = problems.collect();
     format!("SecretProviderClass {namespace}/{name}: {}", problems.join("; "))

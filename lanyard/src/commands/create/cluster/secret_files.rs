@@ -94,7 +94,7 @@ fn read_signing_key(path: &Path) -> Result<Secret, CommandError> {
         Ok(_) => Ok(Secret::new(text)),
         Err(error) => Err(CommandError::invalid_input(format!("{flag}: {}", path.display()))
             .with_cause(&error)
-            .with_hint(error.hint())),
+            .with_hint_of(&error)),
     }
 }
 
@@ -103,7 +103,7 @@ fn generate_ssh_key() -> Result<SshKeyInput, CommandError> {
     let key = SigningKey::generate(SigningKeySize::Rsa4096).map_err(|error| {
         CommandError::unavailable("--generate-ssh: no key pair could be generated")
             .with_cause(&error)
-            .with_hint(error.hint())
+            .with_hint_of(&error)
     })?;
     let private_key = Some(Secret::new(key.to_pem().to_string()));
     Ok(SshKeyInput { public_key: key.public_key().to_openssh(), private_key })
