@@ -54,7 +54,9 @@ impl ErrorHint for ScenarioRunError {
             Self::Azure(StartError::AddressReachableRemotely { .. }) => {
                 "give --listen a loopback address, or use `lanyard azure serve --allow-remote`"
             }
-            Self::Azure(error) => error.hint().unwrap_or("see the cause"),
+            Self::Azure(error) => {
+                return Some(error.hint().unwrap_or(Cow::Borrowed("see the cause")));
+            }
             Self::Directory(RunDirectoryError::InUse { .. }) => {
                 "end that run, or choose another directory with --directory"
             }

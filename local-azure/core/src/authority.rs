@@ -4,6 +4,8 @@
 //! certificates against their own clock: the validity follows the system clock, whatever clock the emulator
 //! uses.
 
+use lanyard_clock::ErrorHint;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -65,10 +67,9 @@ pub enum AuthorityError {
     UnsupportedKey(#[source] rustls::Error),
 }
 
-impl AuthorityError {
-    /// Advises how to fix the error.
-    pub const fn hint(&self) -> Option<&'static str> {
-        match self {
+impl ErrorHint for AuthorityError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
             Self::Pem(_) | Self::Parse(_) | Self::NotACertificateAuthority | Self::KeyMismatch => {
                 Some(
                     "give the certificate of an authority (basic constraint CA) and its own private \
@@ -76,12 +77,15 @@ impl AuthorityError {
                 )
             }
             Self::Certificate(_) | Self::UnsupportedKey(_) => None,
-        }
+        };
+        hint.map(Cow::Borrowed)
     }
+}
 
+impl AuthorityError {
     /// Whether the caller's certificate or key is invalid.
     pub const fn is_invalid_input(&self) -> bool {
-        self.hint().is_some()
+        !matches!(self, Self::Certificate(_) | Self::UnsupportedKey(_))
     }
 }
 

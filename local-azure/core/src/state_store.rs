@@ -3,6 +3,8 @@
 //! A request that changes the state waits for the commit of its rows, so a reply is never ahead of the disk.
 //! One thread writes; requests that arrive during a commit share the next one.
 
+use lanyard_clock::ErrorHint;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -99,10 +101,9 @@ pub enum StateStoreError {
     Stopped,
 }
 
-impl StateStoreError {
-    /// Advises how to fix the error.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+impl ErrorHint for StateStoreError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
             Self::Io { .. } => "check that the directory exists, is yours and has room",
             Self::Database { .. } => {
                 "check that the disk has room; move the file away to start with a new state"
@@ -114,7 +115,8 @@ impl StateStoreError {
             }
             Self::Serialize(_) => "report this as a defect of lanyard",
             Self::Stopped => "start the emulator again and repeat the request",
-        }
+        };
+        Some(Cow::Borrowed(hint))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Starts, changes and stops an emulator.
 
+use lanyard_clock::ErrorHint;
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -161,30 +163,32 @@ pub enum StartError {
     Interrupted(#[source] tokio::task::JoinError),
 }
 
-impl StartError {
-    /// Advises how to fix the error.
-    pub const fn hint(&self) -> Option<&'static str> {
-        match self {
+impl ErrorHint for StartError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
             Self::AddressReachableRemotely { .. } => Some(
                 "listen on a loopback address, or allow other machines explicitly: any \
                  client of the port can obtain tokens of the emulator",
             ),
             Self::Listen { .. } => Some("choose another port, or port 0 for a free one"),
-            Self::Store(error) => Some(error.hint()),
+            Self::Store(error) => return error.hint(),
             Self::SeedPlanMismatch { .. } => Some(
                 "use another directory, or give no plan (leave out -f) to continue with the \
                  state that is there",
             ),
-            Self::Authority(error) => error.hint(),
-            Self::Seed(error) => error.hint(),
+            Self::Authority(error) => return error.hint(),
+            Self::Seed(error) => return error.hint(),
             Self::Scenario(DrillError::AlreadyRunning(_)) => Some(
                 "start the local Azure without a drill, and stop the running drill with \
                  `lanyard azure drill stop`",
             ),
             _ => None,
-        }
+        };
+        hint.map(Cow::Borrowed)
     }
+}
 
+impl StartError {
     /// Whether the cause is the plan and not the machine: the plan contradicts itself, or is not that of the
     /// saved state.
     pub const fn is_invalid_plan(&self) -> bool {

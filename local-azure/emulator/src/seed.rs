@@ -19,8 +19,10 @@ pub(crate) mod test_credentials;
 mod vaults;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::Component;
 use lanyard_vocabulary::cloud::CloudEndpoints;
+use std::borrow::Cow;
 
 pub(crate) use credential::{renew_credential, rotate_credential};
 pub(crate) use nodes::add_nodes;
@@ -121,14 +123,9 @@ impl From<CredentialIssueError> for SeedError {
     }
 }
 
-impl SeedError {
-    fn key_generation_error(source: impl Into<AsymmetricKeyError>) -> Self {
-        Self::Key { step: "generated", source: source.into() }
-    }
-
-    /// Advises how to fix the error.
-    pub const fn hint(&self) -> Option<&'static str> {
-        match self {
+impl ErrorHint for SeedError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
             Self::Plan { .. } => Some("correct the named fields of the seed plan"),
             Self::CredentialTooLarge { .. } => {
                 Some("ask for less padding, or declare `utf-8`: `hex` doubles the size")
@@ -144,7 +141,14 @@ impl SeedError {
             | Self::Pkcs12(_)
             | Self::Document(_)
             | Self::StorageAccount(_) => None,
-        }
+        };
+        hint.map(Cow::Borrowed)
+    }
+}
+
+impl SeedError {
+    fn key_generation_error(source: impl Into<AsymmetricKeyError>) -> Self {
+        Self::Key { step: "generated", source: source.into() }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Errors of changing the state of a running emulator.
 
+use lanyard_clock::ErrorHint;
 use lanyard_emulator_core::state_store::StateStoreError;
+use std::borrow::Cow;
 
 use crate::seed::SeedError;
 
@@ -19,13 +21,15 @@ pub enum StateChangeError {
     Interrupted(#[source] tokio::task::JoinError),
 }
 
-impl StateChangeError {
-    /// Advises how to fix the error.
-    pub const fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Seed(error) => error.hint(),
-            Self::Store(error) => Some(error.hint()),
+impl ErrorHint for StateChangeError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
+            Self::Seed(error) => return error.hint(),
+            Self::Store(error) => return error.hint(),
             Self::Interrupted(_) => None,
-        }
+        };
+        hint.map(Cow::Borrowed)
     }
 }
+
+impl StateChangeError {}

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use jiff::Timestamp;
+use lanyard_clock::ErrorHint as _;
 use lanyard_clock::SystemClock;
 use lanyard_emulator::Emulator;
 

@@ -1,6 +1,7 @@
 //! Changes by the control API: rotates credentials, applies faults, mints tokens.
 
 use http::StatusCode;
+use lanyard_clock::ErrorHint as _;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::token_policy::TokenPolicy;

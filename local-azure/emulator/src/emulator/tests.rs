@@ -1,6 +1,7 @@
 mod custom_cloud;
 mod faults;
 
+use lanyard_clock::ErrorHint as _;
 use std::time::Duration;
 
 use http::StatusCode;

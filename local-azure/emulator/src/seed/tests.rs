@@ -1,6 +1,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
+use lanyard_clock::ErrorHint as _;
 use lanyard_emulator_state::certificate_bundle::CredentialBundleFormat;
 use lanyard_emulator_state::identity_fault::IdentityFault;
 use lanyard_emulator_state::keys::{AsymmetricKey, EllipticCurve};

@@ -24,12 +24,6 @@ impl Default for ArmFixture {
     }
 }
 
-impl Default for ArmFixture {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl ArmFixture {
     pub fn new() -> Self {
         let (azure, _) = seeded_nine_identities();

@@ -46,12 +46,6 @@ impl Default for AuthorizationFixture {
     }
 }
 
-impl Default for AuthorizationFixture {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl AuthorizationFixture {
     pub fn new() -> Self {
         let (mut azure, _) = seeded_nine_identities();

@@ -34,7 +34,7 @@ pub struct PermissionBlock {
 
 /// A role's verdict on an action. A later variant is closer to a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RoleVerdict<'a> {
+pub(crate) enum RoleVerdict<'a> {
     NotGranted,
     /// The condition of the permission is not met.
     ConditionNotMet,

@@ -51,7 +51,7 @@ impl RateLimit {
 /// A token bucket: each request takes a token, and tokens return at a steady rate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TokenBucketLimit {
+pub(crate) struct TokenBucketLimit {
     /// The number of tokens in a full bucket.
     capacity: u32,
     /// The number of tokens that return in `seconds`.

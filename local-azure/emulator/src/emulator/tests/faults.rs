@@ -1,5 +1,6 @@
 //! Faults of the transport, through real connections.
 
+use lanyard_clock::ErrorHint as _;
 use std::time::Duration;
 
 use http::StatusCode;
