@@ -37,7 +37,6 @@ struct CreateKeyBody {
     kty: Option<String>,
     key_size: Option<u32>,
     crv: Option<String>,
-    public_exponent: Option<u32>,
     key_ops: Option<Vec<String>>,
     release_policy: Option<Value>,
     #[serde(default)]
@@ -66,15 +65,13 @@ struct UpdateKeyBody {
     tags: TagsBody,
 }
 
-/// `POST /keys/{name}/create`: a new version.
+/// `POST /keys/{name}/create`: a new version. `public_exponent` is ignored, as in vaults of Azure: only Managed
+/// HSMs read it, and the Azure SDK for Java always sends it.
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let name = call.path_parameter("name");
     require_unmanaged::<KeyContent>(authorize_call(call, CREATE_KEY)?, name)?;
     let body: CreateKeyBody = parse_body(call)?;
     let key_type = parse_key_type(body.kty.as_deref(), body.key_size, body.crv.as_deref())?;
-    if body.public_exponent.is_some_and(|exponent| exponent != 65_537) {
-        return Err(bad_parameter_reply("`public_exponent` of a software key is 65537".to_owned()));
-    }
     reject_release(body.release_policy.as_ref(), &body.attributes)?;
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
     let tags = body.tags.validate()?.unwrap_or_default();
