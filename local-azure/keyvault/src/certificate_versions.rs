@@ -34,7 +34,7 @@ pub struct NewCertificateVersion {
     pub key: AsymmetricKey,
     pub content: CertificateContent,
     pub attributes: StoredObjectAttributes,
-    pub tags: BTreeMap<String, String>,
+    pub tags: Option<BTreeMap<String, String>>,
 }
 
 /// Errors of storing a version.
@@ -225,8 +225,8 @@ fn item_json(
     if let Some(certificate) = version.content.certificate() {
         item["x5t"] = json!(URL_SAFE_NO_PAD.encode(sha1_thumbprint(certificate.as_bytes())));
     }
-    if !version.tags.is_empty() {
-        item["tags"] = json!(version.tags);
+    if let Some(tags) = &version.tags {
+        item["tags"] = json!(tags);
     }
     item
 }

@@ -74,7 +74,7 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let key_type = parse_key_type(body.kty.as_deref(), body.key_size, body.crv.as_deref())?;
     reject_release(body.release_policy.as_ref(), &body.attributes)?;
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
-    let tags = body.tags.validate()?.unwrap_or_default();
+    let tags = body.tags.validate()?;
     let operations = require_operations(body.key_ops, key_type.jwk_type())?;
     let key = call.new_key(key_type, key_generation_error_reply)?;
     add_key_version(call, name, key, operations, attributes, tags)
@@ -92,7 +92,7 @@ pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let jwk = body.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
     let (key, operations) = parse_imported_key(jwk)?;
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
-    let tags = body.tags.validate()?.unwrap_or_default();
+    let tags = body.tags.validate()?;
     add_key_version(call, name, key, operations, attributes, tags)
 }
 
@@ -111,9 +111,7 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let changed = vaults.keys.change_version(&requested.vault.host, name, version, |stored| {
         stored.attributes = attributes;
         stored.content.operations = operations.or(stored.content.operations.take());
-        if let Some(tags) = tags {
-            stored.tags = tags;
-        }
+        stored.tags = tags.or(stored.tags.take());
     });
     changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, name, version))?;
     let reference = requested.with_store(vaults);
@@ -126,7 +124,7 @@ fn add_key_version(
     key: AsymmetricKey,
     operations: Option<Vec<String>>,
     mut attributes: StoredObjectAttributes,
-    tags: BTreeMap<String, String>,
+    tags: Option<BTreeMap<String, String>>,
 ) -> Result<ServiceReply, ServiceReply> {
     let id = call.ids.next_hex32();
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
@@ -308,8 +306,8 @@ fn key_attributes_json(view: VaultView<'_>, version: &StoredObjectVersion<KeyCon
 }
 
 fn add_common_fields(wire: &mut Value, version: &StoredObjectVersion<KeyContent>) {
-    if !version.tags.is_empty() {
-        wire["tags"] = json!(version.tags);
+    if let Some(tags) = &version.tags {
+        wire["tags"] = json!(tags);
     }
     if version.content.managed {
         wire["managed"] = json!(true);

@@ -301,7 +301,7 @@ impl AzureSeeder<'_> {
                 is_exportable: true,
             },
             attributes: StoredObjectAttributes::new(self.now),
-            tags: BTreeMap::new(),
+            tags: None,
         };
         let (host, vaults) = self.test_client_vault()?;
         store_imported_certificate(version, vaults, &host, name).map_err(|error| match error {
@@ -380,5 +380,5 @@ fn vault_object_version<T>(
     attributes: StoredObjectAttributes,
     content: T,
 ) -> StoredObjectVersion<T> {
-    StoredObjectVersion { id: id.to_owned(), attributes, tags: BTreeMap::new(), content }
+    StoredObjectVersion { id: id.to_owned(), attributes, tags: None, content }
 }
