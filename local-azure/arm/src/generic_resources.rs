@@ -16,6 +16,7 @@ use super::access::{
     authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
     path_scope, require_group,
 };
+use super::creation_statuses::creation_status;
 use super::error::ArmServiceError;
 use super::providers::{require_namespace, require_registered};
 use super::resource_reads::resource_type;
@@ -54,7 +55,9 @@ fn put(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (id, kind) = generic_id(call)?;
     authorize_call(call, &format!("{kind}/write"), &id)?;
     require_group(call)?;
-    require_registered(call, call.path_parameter("namespace"))?;
+    // An extension belongs to the last namespace in the path.
+    let (namespace, _) = kind.split_once('/').unwrap_or((&kind, ""));
+    require_registered(call, namespace)?;
     let body = json_body(call)?;
     store(call, id, &kind, body)
 }
@@ -89,7 +92,7 @@ fn store(
     let resources = &mut call.azure_mut().resources;
     let stored = resources.upsert(ArmResource::new(id.clone(), kind, body, now));
     let status = match stored {
-        UpsertOutcome::Created => StatusCode::CREATED,
+        UpsertOutcome::Created => creation_status(kind),
         UpsertOutcome::Replaced => StatusCode::OK,
     };
     let wire = call.azure().resources.resource(&id).map(ArmResource::to_json);
@@ -166,3 +169,6 @@ fn require_unknown_type(call: &OperationContext<'_>, kind: &str) -> Result<(), S
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
