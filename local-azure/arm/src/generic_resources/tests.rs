@@ -72,3 +72,60 @@ fn extension_resource_needs_the_registration_of_its_own_provider() {
     post("Microsoft.Insights", "register");
     assert_eq!(put(&fixture, &extension, &body).status, StatusCode::OK);
 }
+
+#[test]
+fn types_without_an_effect_here_are_refused() {
+    let fixture = ArmFixture::new();
+    let vault = format!("{PLATFORM}/Microsoft.KeyVault/vaults/demo-kms");
+    let cases = [
+        (
+            format!("{PLATFORM}/Microsoft.Authorization/denyAssignments"),
+            "Microsoft.Authorization/denyAssignments",
+        ),
+        (
+            format!("{vault}/providers/microsoft.authorization/DenyAssignments"),
+            "Microsoft.Authorization/denyAssignments",
+        ),
+        (format!("{vault}/secrets"), "Microsoft.KeyVault/vaults/secrets"),
+        (format!("{vault}/secrets/token/versions"), "Microsoft.KeyVault/vaults/secrets"),
+        (format!("{PLATFORM}/Microsoft.Management/managementGroups"), "Microsoft.Management"),
+        (format!("{PLATFORM}/Microsoft.Management/serviceGroups"), "Microsoft.Management"),
+    ];
+    let mut found: Vec<_> = cases.iter().map(|(_, refused)| *refused).collect();
+    found.dedup();
+    assert_eq!(found, super::REFUSED_TYPES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let body = json!({ "properties": { "value": "hidden" } }).to_string();
+    for (collection, _) in &cases {
+        let resource = format!("{collection}/one");
+        for (method, path) in [
+            ("PUT", &resource),
+            ("PATCH", &resource),
+            ("GET", &resource),
+            ("DELETE", &resource),
+            ("GET", collection),
+        ] {
+            let reply = fixture.send_request(fixture.owner, method, path, &body);
+            assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED, "{method} {path}");
+            let error = reply_json(&reply)["error"].clone();
+            assert_eq!(error["code"], "NotImplementedByEmulator", "{method} {path}");
+        }
+    }
+    let similar = format!("{PLATFORM}/Microsoft.Authorization/denyAssignmentsOfContoso/one");
+    assert_eq!(put(&fixture, &similar, &json!({})).status, StatusCode::CREATED);
+}
+
+#[test]
+fn methods_that_an_implemented_type_lacks_are_refused() {
+    let fixture = ArmFixture::new();
+    for (method, path) in [
+        ("PATCH", "Microsoft.KeyVault/vaults/demo-kms/keys/one"),
+        ("DELETE", "Microsoft.KeyVault/vaults/demo-kms/keys/one"),
+        ("GET", "Microsoft.KeyVault/vaults/demo-kms/keys/one/versions"),
+        ("PUT", "Microsoft.KeyVault/vaults/demo-kms/privateEndpointConnections/one"),
+        ("PUT", "Microsoft.KeyVault/managedHSMs/one"),
+    ] {
+        let path = format!("{PLATFORM}/{path}");
+        let reply = fixture.send_request(fixture.owner, method, &path, "{}");
+        assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED, "{method} {path}");
+    }
+}
