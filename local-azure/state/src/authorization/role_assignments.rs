@@ -157,17 +157,12 @@ impl Authorization {
         }
     }
 
-    /// Deletes the assignments and the deny assignments at a scope and below it, immediately.
+    /// Deletes the assignments at a scope and below it, immediately.
     pub fn remove_within(&mut self, scope: &AccessScope) {
         let assignments = self.index.assignments.by_scope();
         let keys: Vec<_> =
             assignments.at(scope.index_key()).chain(assignments.below(scope)).collect();
         self.revoke_immediately(keys);
-        let denied = &self.index.deny_assignments;
-        let keys: Vec<_> = denied.at(scope.index_key()).chain(denied.below(scope)).collect();
-        for key in keys {
-            self.remove_deny_assignment(key);
-        }
     }
 
     /// Deletes the assignments at a scope, immediately.
