@@ -12,7 +12,7 @@ use serde_json::json;
 use super::access::LinkedAction;
 use super::resource_reads::resource_type;
 
-/// An error of Azure Resource Manager.
+/// An error reply of Azure Resource Manager, with what its message names.
 #[derive(Debug)]
 pub enum ArmServiceError<'a> {
     /// The token is missing or invalid.

@@ -4,7 +4,7 @@ use lanyard_emulator_core::state_store::StateStoreError;
 
 use crate::seed::SeedError;
 
-/// Errors of changing the state.
+/// The Azure state could not be changed, or the change could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateChangeError {

@@ -37,10 +37,10 @@ pub struct NewCertificateVersion {
     pub tags: Option<BTreeMap<String, String>>,
 }
 
-/// Errors of storing a version.
+/// A version of a certificate, with its key and its secret, could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreCertificateError {
-    /// The name of the certificate, of its key or of its secret.
+    /// The name of the certificate, its key or its secret belongs to another object.
     #[error("the name belongs to another object")]
     Name(KeyVaultObjectKind, ObjectStoreError),
     #[error("the PKCS#12 file could not be written")]

@@ -68,7 +68,7 @@ const CURVE_KEYS: [(&str, EllipticCurve); 3] = [
     ("test-key-p521", EllipticCurve::P521),
 ];
 
-/// Errors of minting a subject token.
+/// A subject token for workload identity federation could not be issued.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SubjectTokenError {
     /// The state was seeded without test clients, so it has no issuer of subject tokens.

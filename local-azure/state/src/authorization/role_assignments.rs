@@ -26,7 +26,7 @@ impl Default for RoleAssignmentLimits {
     }
 }
 
-/// Errors of creating a role assignment.
+/// A role assignment could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssignError {
     /// The role definition does not exist.
@@ -35,7 +35,7 @@ pub enum AssignError {
         /// The unknown id.
         role: Uuid,
     },
-    /// The principal already has the role at the scope, by another assignment.
+    /// Another assignment already assigns the role to the principal on the scope.
     #[error("the role is already assigned by `{existing}`")]
     AlreadyAssigned {
         /// The name of the existing assignment.

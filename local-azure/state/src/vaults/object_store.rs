@@ -128,6 +128,7 @@ pub struct StoredObjectAttributes {
     pub updated: Timestamp,
 }
 
+/// An object of a vault does not exist, or cannot have the name of another object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectStoreError {
     /// The object or version does not exist.
