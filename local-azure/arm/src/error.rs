@@ -12,7 +12,7 @@ use serde_json::json;
 use super::access::LinkedAction;
 use super::resource_reads::resource_type;
 
-/// An error of Azure Resource Manager.
+/// An error reply of Azure Resource Manager, with what its message names.
 #[derive(Debug)]
 pub enum ArmServiceError<'a> {
     /// The token is missing or invalid.
@@ -24,7 +24,7 @@ pub enum ArmServiceError<'a> {
         /// The problem of the token.
         message: String,
     },
-    /// No role assignment grants the action, or a deny assignment denies it.
+    /// No role assignment grants the action.
     Unauthorized {
         /// The name of the caller.
         client: String,
@@ -107,9 +107,6 @@ impl ArmServiceError<'_> {
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Self::InvalidToken { code, .. } => (StatusCode::UNAUTHORIZED, code),
-            Self::Unauthorized { miss: NearestMiss::DenyAssignment(_), .. } => {
-                (StatusCode::FORBIDDEN, "DenyAssignmentAuthorizationFailed")
-            }
             Self::Unauthorized { .. } => (StatusCode::FORBIDDEN, "AuthorizationFailed"),
             Self::LinkedUnauthorized { .. } | Self::LinkedSubscription { .. } => {
                 (StatusCode::FORBIDDEN, "LinkedAuthorizationFailed")
@@ -227,12 +224,6 @@ fn unauthorized_message(
     let client = format!("The client '{client}' with object id '{}'", caller.object_id);
     let refresh = "If access was recently granted, please refresh your credentials.";
     match miss {
-        NearestMiss::DenyAssignment(denied) => format!(
-            "{client} has permission to perform action '{action}' on scope '{scope}'; however, the access is denied because of the deny assignment with name '{}' and Id '{}' at scope '{}'.",
-            denied.display_name,
-            denied.name.simple(),
-            denied.scope
-        ),
         NearestMiss::ConditionNotMet(_) => format!(
             "{client} does not have authorization or an ABAC condition not fulfilled to perform action '{action}' over scope '{scope}' or the scope is invalid. {refresh}"
         ),

@@ -4,6 +4,7 @@
 //! request log shows the operations `GenericResources_…`.
 
 use http::{Method, StatusCode};
+use lanyard_emulator_core::emulated_service::coded_error;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use lanyard_emulator_state::authorization::AccessScope;
@@ -16,6 +17,7 @@ use super::access::{
     authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
     path_scope, require_group,
 };
+use super::creation_statuses::creation_status;
 use super::error::ArmServiceError;
 use super::providers::{require_namespace, require_registered};
 use super::resource_reads::resource_type;
@@ -54,7 +56,9 @@ fn put(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (id, kind) = generic_id(call)?;
     authorize_call(call, &format!("{kind}/write"), &id)?;
     require_group(call)?;
-    require_registered(call, call.path_parameter("namespace"))?;
+    // An extension belongs to the last namespace in the path.
+    let (namespace, _) = kind.split_once('/').unwrap_or((&kind, ""));
+    require_registered(call, namespace)?;
     let body = json_body(call)?;
     store(call, id, &kind, body)
 }
@@ -89,7 +93,7 @@ fn store(
     let resources = &mut call.azure_mut().resources;
     let stored = resources.upsert(ArmResource::new(id.clone(), kind, body, now));
     let status = match stored {
-        UpsertOutcome::Created => StatusCode::CREATED,
+        UpsertOutcome::Created => creation_status(kind),
         UpsertOutcome::Replaced => StatusCode::OK,
     };
     let wire = call.azure().resources.resource(&id).map(ArmResource::to_json);
@@ -150,19 +154,49 @@ fn generic_id(call: &OperationContext<'_>) -> Result<(AccessScope, String), Serv
     Ok((id, kind))
 }
 
-/// An operation that an implemented type lacks is not a generic one.
+/// The types that are never stored as given, with what storing them would do. A type stands for its child types
+/// too; without a name, for all types of the namespace.
+const REFUSED_TYPES: &[(&str, &str)] = &[
+    ("Microsoft.Authorization/denyAssignments", "it would deny nothing"),
+    (
+        "Microsoft.KeyVault/vaults/secrets",
+        "its value would be readable, and no vault would have it",
+    ),
+    ("Microsoft.Management", "management groups would not be above any subscription"),
+];
+
+/// The entry of [`REFUSED_TYPES`] for a type, ignoring case.
+fn refused_type(kind: &str) -> Option<(&'static str, &'static str)> {
+    let is_within = |refused: &str| {
+        kind.get(..refused.len()).is_some_and(|start| start.eq_ignore_ascii_case(refused))
+            && matches!(kind.as_bytes().get(refused.len()), None | Some(b'/'))
+    };
+    REFUSED_TYPES.iter().find(|(refused, _)| is_within(refused)).copied()
+}
+
+/// Refuses the types of [`REFUSED_TYPES`], and the operations that an implemented type lacks.
 fn require_unknown_type(call: &OperationContext<'_>, kind: &str) -> Result<(), ServiceReply> {
     let (namespace, name) = kind.split_once('/').unwrap_or((kind, ""));
     let namespace = require_namespace(namespace)?;
+    if let Some((_, consequence)) = refused_type(kind) {
+        return Err(not_implemented_reply(&format!(
+            "lanyard's local Azure neither implements nor stores '{kind}': {consequence}."
+        )));
+    }
     let known = implemented_types(call.services).get(namespace);
     if known.is_some_and(|types| types.iter().any(|known| known.eq_ignore_ascii_case(name))) {
-        let message = format!(
+        return Err(not_implemented_reply(&format!(
             "lanyard's local Azure implements '{kind}', but not `{}` of it.",
             call.request.method
-        );
-        let error = json!({ "error": { "code": "NotImplementedByEmulator", "message": message } });
-        return Err(ServiceReply::json(StatusCode::NOT_IMPLEMENTED, &error)
-            .with_rejection_reason("operation not implemented"));
+        )));
     }
     Ok(())
 }
+
+fn not_implemented_reply(message: &str) -> ServiceReply {
+    coded_error(StatusCode::NOT_IMPLEMENTED, "NotImplementedByEmulator", message)
+        .with_rejection_reason("operation not implemented")
+}
+
+#[cfg(test)]
+mod tests;

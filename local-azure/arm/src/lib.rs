@@ -9,6 +9,7 @@ mod operation_macros;
 pub mod access;
 mod access_permissions;
 mod account;
+mod creation_statuses;
 pub mod error;
 mod generic_resources;
 pub mod locations;

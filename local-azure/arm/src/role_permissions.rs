@@ -81,7 +81,7 @@ pub(super) fn parse_custom_role(
     })
 }
 
-/// Parses the permissions of a custom role or of a deny assignment.
+/// Parses the permissions of a custom role.
 pub(super) fn parse_permissions(properties: &Value) -> Result<Vec<PermissionBlock>, ServiceReply> {
     let permissions = properties.get("permissions").and_then(Value::as_array);
     let permissions = permissions.map(Vec::as_slice).unwrap_or_default();

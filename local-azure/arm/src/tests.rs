@@ -776,27 +776,6 @@ fn delayed_operation_completes_with_its_last_poll() {
 }
 
 #[test]
-fn resource_of_an_unknown_type_is_stored_as_given_and_labelled() {
-    let fixture = ArmFixture::new();
-    let path = format!("{GROUP}/platform/providers/Microsoft.Cache/redis/cache");
-    let body = json!({ "location": "eastus", "properties": { "a": 1 } });
-    let reply = fixture.send_request(fixture.owner, "PUT", &path, &body.to_string());
-    assert_eq!(reply.status, StatusCode::CREATED);
-    assert_eq!(reply.header("x-lanyard-provider"), Some("echo"));
-    let found = fixture.get(fixture.owner, &path);
-    assert_eq!(reply_json(&found)["properties"]["a"], 1);
-    assert_eq!(found.header("x-lanyard-provider"), Some("echo"));
-    let list =
-        fixture.get(fixture.owner, &format!("{GROUP}/platform/providers/Microsoft.Cache/redis"));
-    assert_eq!(reply_json(&list)["value"].as_array().unwrap().len(), 1);
-    let unknown = format!("{GROUP}/platform/providers/Contoso.None/things/x");
-    assert_eq!(put_error(&fixture, &unknown, &body), "InvalidResourceNamespace");
-    let known = format!("{GROUP}/platform/providers/Microsoft.KeyVault/vaults/v/keys/k");
-    let reply = fixture.send_request(fixture.owner, "POST", &known, "{}");
-    assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
-}
-
-#[test]
 fn write_of_an_unregistered_provider_is_rejected_until_it_is_registered() {
     let fixture = ArmFixture::new();
     let provider = "/subscriptions/sub/providers/Microsoft.Network";

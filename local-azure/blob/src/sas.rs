@@ -23,7 +23,7 @@ enum SasKind {
     UserDelegation,
 }
 
-/// Why a signature was rejected.
+/// The reason why the Blob service does not accept a shared access signature (SAS).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SasError {
     #[error("{0}")]

@@ -43,7 +43,7 @@ pub struct StoredAuthority {
     key_pem: RedactedText,
 }
 
-/// Errors of creating or loading the local authority.
+/// The local certificate authority, or a certificate that it issues, could not be created, loaded or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {

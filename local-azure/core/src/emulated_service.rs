@@ -55,7 +55,7 @@ impl EmulatedService {
     }
 }
 
-/// An error that the engine returns in place of an operation.
+/// An error reply that the engine sends instead of the reply of an operation.
 #[derive(Debug)]
 pub enum EngineError<'e> {
     /// The service has no operation for the request.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::public_documents::{DISCOVERY_PATH, PublicDocumentMissing, PublicDocuments};
 
-/// Errors of finding the key of an issuer.
+/// The key that signed a token could not be read from the documents of the token's issuer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IssuerKeyError {
     /// A document could not be fetched.

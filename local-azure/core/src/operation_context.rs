@@ -112,7 +112,7 @@ pub enum StateChange {
     Replaced,
 }
 
-/// Errors of parsing `api-version`.
+/// The query parameter `api-version` is missing or malformed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiVersionError {
     /// The query has no `api-version`.

@@ -20,7 +20,7 @@ pub struct StateSnapshot {
     pub ids: IdGenerator,
 }
 
-/// The errors of reading and writing snapshots.
+/// A snapshot could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {

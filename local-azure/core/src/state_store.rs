@@ -42,7 +42,7 @@ const PROPERTIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("prope
 /// The stored properties as JSON, by name.
 type StoredProperties = BTreeMap<String, Zeroizing<Vec<u8>>>;
 
-/// Errors of the state directory.
+/// The state directory could not be opened, read or written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateStoreError {

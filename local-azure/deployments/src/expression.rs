@@ -185,7 +185,7 @@ impl TemplateText {
     }
 }
 
-/// A text is not a valid expression.
+/// A text is not a template language expression that the local Azure can evaluate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ParseExpressionError {
     #[error("Unable to parse language expression '{expression}': {problem}.")]

@@ -120,16 +120,16 @@ impl TemplateError {
     }
 }
 
-/// The reason why an expression has no value.
+/// A template language expression could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EvaluationError {
-    /// The expression at `path` is not valid; the caller knows to what it belongs.
+    /// The expression at `path` could not be evaluated; the caller adds the part of the template that has it.
     Expression {
         path: JsonPath,
         /// A sentence with its full stop.
         message: String,
     },
-    /// An error that already names to what it belongs.
+    /// An error that already names the part of the template.
     Template(TemplateError),
 }
 

@@ -18,7 +18,7 @@ use lanyard_emulator_state::settings::{EmulatorSettings, SettingsError};
 use crate::seed::SeedError;
 use crate::seed::credential::rotate_credential;
 
-/// A drill cannot run.
+/// A drill, or one of its settings, fault rules or steps, could not be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrillError {

@@ -116,7 +116,7 @@ impl SeedMode {
     }
 }
 
-/// Errors of starting an emulator.
+/// An emulator could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

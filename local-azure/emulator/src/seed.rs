@@ -39,7 +39,7 @@ use lanyard_emulator_state::keys::asymmetric_key::AsymmetricKeyError;
 use lanyard_emulator_state::keys::{RsaKey, RsaKeySize};
 use lanyard_emulator_state::managed_identity_credential::CredentialIssueError;
 
-/// Errors of creating or changing the state.
+/// The Azure state could not be created from a seed plan, or its seeded objects could not be changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeedError {

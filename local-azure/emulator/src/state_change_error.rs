@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crate::seed::SeedError;
 
-/// Errors of changing the state.
+/// The Azure state could not be changed, or the change could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateChangeError {

@@ -14,7 +14,7 @@ const ALL_OF_USER: &str = "Directory.AccessAsUser.All";
 /// A right in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum GraphRight {
-    /// Applications, service principals, and their grants.
+    /// Applications, service principals, and their app role assignments.
     ReadApplications,
     /// Creates applications, and service principals for them.
     CreateApplications,
@@ -35,11 +35,6 @@ pub(super) enum GraphRight {
     GrantAppRoles,
     /// Assigns the app roles of Microsoft Graph.
     GrantGraphAppRoles,
-    GrantDelegatedPermissions,
-    /// The organization and its domains.
-    ReadOrganization,
-    ReadDirectoryRoles,
-    AssignDirectoryRoles,
 }
 
 impl GraphRight {
@@ -60,10 +55,6 @@ impl GraphRight {
         Self::DeleteGroups,
         Self::GrantAppRoles,
         Self::GrantGraphAppRoles,
-        Self::GrantDelegatedPermissions,
-        Self::ReadOrganization,
-        Self::ReadDirectoryRoles,
-        Self::AssignDirectoryRoles,
     ];
 
     /// The default permissions of users.
@@ -75,8 +66,6 @@ impl GraphRight {
         Self::ReadGroups,
         Self::CreateGroups,
         Self::WriteOwnedGroups,
-        Self::ReadOrganization,
-        Self::ReadDirectoryRoles,
     ];
 
     const fn of_role(role: DirectoryRole) -> &'static [Self] {
@@ -88,7 +77,6 @@ impl GraphRight {
                 Self::CreateApplications,
                 Self::WriteApplications,
                 Self::GrantAppRoles,
-                Self::GrantDelegatedPermissions,
             ],
             DirectoryRole::UserAdministrator => &[
                 Self::ReadUsers,
@@ -107,20 +95,12 @@ impl GraphRight {
                 Self::WriteGroups,
                 Self::DeleteGroups,
             ],
-            DirectoryRole::PrivilegedRoleAdministrator => &[
-                Self::GrantAppRoles,
-                Self::GrantGraphAppRoles,
-                Self::GrantDelegatedPermissions,
-                Self::ReadDirectoryRoles,
-                Self::AssignDirectoryRoles,
-            ],
-            DirectoryRole::DirectoryReaders => &[
-                Self::ReadApplications,
-                Self::ReadUsers,
-                Self::ReadGroups,
-                Self::ReadOrganization,
-                Self::ReadDirectoryRoles,
-            ],
+            DirectoryRole::PrivilegedRoleAdministrator => {
+                &[Self::GrantAppRoles, Self::GrantGraphAppRoles]
+            }
+            DirectoryRole::DirectoryReaders => {
+                &[Self::ReadApplications, Self::ReadUsers, Self::ReadGroups]
+            }
         }
     }
 
@@ -136,9 +116,13 @@ impl GraphRight {
             GraphPermission::AppRoleAssignmentReadWriteAll => {
                 &[Self::GrantAppRoles, Self::GrantGraphAppRoles]
             }
-            GraphPermission::DelegatedPermissionGrantReadWriteAll => {
-                &[Self::GrantDelegatedPermissions]
-            }
+            // There are no operations on delegated permission grants, domains, the organization and
+            // directory roles.
+            GraphPermission::DelegatedPermissionGrantReadWriteAll
+            | GraphPermission::DomainReadAll
+            | GraphPermission::OrganizationReadAll
+            | GraphPermission::RoleManagementReadDirectory
+            | GraphPermission::RoleManagementReadWriteDirectory => &[],
             GraphPermission::DirectoryReadAll => Self::of_role(DirectoryRole::DirectoryReaders),
             GraphPermission::DirectoryReadWriteAll => &[
                 Self::ReadApplications,
@@ -150,13 +134,7 @@ impl GraphRight {
                 Self::CreateGroups,
                 Self::WriteGroupMembers,
                 Self::WriteGroups,
-                Self::GrantDelegatedPermissions,
-                Self::ReadOrganization,
-                Self::ReadDirectoryRoles,
             ],
-            GraphPermission::DomainReadAll | GraphPermission::OrganizationReadAll => {
-                &[Self::ReadOrganization]
-            }
             GraphPermission::GroupCreate => &[Self::CreateGroups],
             GraphPermission::GroupReadAll | GraphPermission::GroupMemberReadAll => {
                 &[Self::ReadGroups]
@@ -164,10 +142,6 @@ impl GraphRight {
             GraphPermission::GroupReadWriteAll => Self::of_role(DirectoryRole::GroupsAdministrator),
             GraphPermission::GroupMemberReadWriteAll => {
                 &[Self::ReadGroups, Self::WriteGroupMembers]
-            }
-            GraphPermission::RoleManagementReadDirectory => &[Self::ReadDirectoryRoles],
-            GraphPermission::RoleManagementReadWriteDirectory => {
-                &[Self::ReadDirectoryRoles, Self::AssignDirectoryRoles]
             }
             GraphPermission::UserReadAll | GraphPermission::UserReadBasicAll => &[Self::ReadUsers],
             GraphPermission::UserReadWriteAll => {

@@ -20,7 +20,7 @@ pub(super) struct ImportedBundle {
     pub(super) certificates: Vec<DerCertificate>,
 }
 
-/// Errors of importing a file, in the words of the service.
+/// A PKCS#12 or PEM file could not be imported as a certificate. The messages are those of Azure Key Vault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ImportBundleError {
     #[error(

@@ -54,7 +54,7 @@ struct PreparedCreation {
     key: AsymmetricKey,
     csr: String,
     enabled: bool,
-    tags: BTreeMap<String, String>,
+    tags: Option<BTreeMap<String, String>>,
     preserve_order: bool,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn create_certificate(
     };
     require_creatable(&policy)?;
     require_known_issuer(&policy, &call.azure().vaults, &host)?;
-    let tags = body.tags.validate()?.unwrap_or_default();
+    let tags = body.tags.validate()?;
     let key = match reused_key(&policy, &call.azure().vaults, &host, name) {
         Some(key) => key,
         None => call.new_key(policy.key.key_type, key_generation_error_reply)?,

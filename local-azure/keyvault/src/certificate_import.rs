@@ -87,7 +87,7 @@ pub(super) fn import_certificate(
             enabled: body.attributes.unwrap_or_default().enabled().unwrap_or(true),
             ..StoredObjectAttributes::new(now)
         },
-        tags: body.tags.validate()?.unwrap_or_default(),
+        tags: body.tags.validate()?,
     };
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     version
@@ -138,7 +138,7 @@ pub(super) fn merge_certificate(
         key: waiting.key,
         content: CertificateContent::of_policy(&policy, chain, leaf),
         attributes: StoredObjectAttributes { enabled, ..StoredObjectAttributes::new(call.now) },
-        tags: body.tags.validate()?.unwrap_or(waiting.tags),
+        tags: body.tags.validate()?.or(waiting.tags),
     };
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
     version

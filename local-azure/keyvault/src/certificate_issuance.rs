@@ -41,7 +41,7 @@ const KEY_USAGES: [(&str, KeyUsagePurpose); 9] = [
     ("decipherOnly", KeyUsagePurpose::DecipherOnly),
 ];
 
-/// Errors of creating a certificate.
+/// A self-signed certificate or a certificate signing request could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IssueCertificateError {
     #[error(transparent)]

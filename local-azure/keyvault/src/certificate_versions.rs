@@ -34,13 +34,13 @@ pub struct NewCertificateVersion {
     pub key: AsymmetricKey,
     pub content: CertificateContent,
     pub attributes: StoredObjectAttributes,
-    pub tags: BTreeMap<String, String>,
+    pub tags: Option<BTreeMap<String, String>>,
 }
 
-/// Errors of storing a version.
+/// A version of a certificate, with its key and its secret, could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreCertificateError {
-    /// The name of the certificate, of its key or of its secret.
+    /// The name of the certificate, its key or its secret belongs to another object.
     #[error("the name belongs to another object")]
     Name(KeyVaultObjectKind, ObjectStoreError),
     #[error("the PKCS#12 file could not be written")]
@@ -225,8 +225,8 @@ fn item_json(
     if let Some(certificate) = version.content.certificate() {
         item["x5t"] = json!(URL_SAFE_NO_PAD.encode(sha1_thumbprint(certificate.as_bytes())));
     }
-    if !version.tags.is_empty() {
-        item["tags"] = json!(version.tags);
+    if let Some(tags) = &version.tags {
+        item["tags"] = json!(tags);
     }
     item
 }

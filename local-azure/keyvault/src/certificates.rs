@@ -56,11 +56,11 @@ pub(super) fn update_certificate(
     let tags = body.tags.validate()?;
     let now = call.now;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
-    let change = |attributes: &mut StoredObjectAttributes, stored: &mut BTreeMap<_, _>| {
+    let change = |attributes: &mut StoredObjectAttributes, stored: &mut Option<BTreeMap<_, _>>| {
         attributes.enabled = enabled.unwrap_or(attributes.enabled);
         attributes.updated = now;
-        if let Some(tags) = &tags {
-            stored.clone_from(tags);
+        if tags.is_some() {
+            stored.clone_from(&tags);
         }
     };
     let version = Some(&*id);

@@ -11,7 +11,7 @@ use lanyard_emulator_state::vaults::object_kind::KeyVaultObjectKind;
 use lanyard_emulator_state::vaults::vault::EmulatedVault;
 use serde_json::{Value, json};
 
-/// An error with its two codes.
+/// An error reply of a vault, with what its message names.
 #[derive(Debug)]
 pub(crate) enum VaultServiceError<'a> {
     /// The request has no token: the reply is the challenge.

@@ -37,7 +37,6 @@ struct CreateKeyBody {
     kty: Option<String>,
     key_size: Option<u32>,
     crv: Option<String>,
-    public_exponent: Option<u32>,
     key_ops: Option<Vec<String>>,
     release_policy: Option<Value>,
     #[serde(default)]
@@ -66,18 +65,16 @@ struct UpdateKeyBody {
     tags: TagsBody,
 }
 
-/// `POST /keys/{name}/create`: a new version.
+/// `POST /keys/{name}/create`: a new version. `public_exponent` is ignored, as in vaults of Azure: only Managed
+/// HSMs read it, and the Azure SDK for Java always sends it.
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let name = call.path_parameter("name");
     require_unmanaged::<KeyContent>(authorize_call(call, CREATE_KEY)?, name)?;
     let body: CreateKeyBody = parse_body(call)?;
     let key_type = parse_key_type(body.kty.as_deref(), body.key_size, body.crv.as_deref())?;
-    if body.public_exponent.is_some_and(|exponent| exponent != 65_537) {
-        return Err(bad_parameter_reply("`public_exponent` of a software key is 65537".to_owned()));
-    }
     reject_release(body.release_policy.as_ref(), &body.attributes)?;
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
-    let tags = body.tags.validate()?.unwrap_or_default();
+    let tags = body.tags.validate()?;
     let operations = require_operations(body.key_ops, key_type.jwk_type())?;
     let key = call.new_key(key_type, key_generation_error_reply)?;
     add_key_version(call, name, key, operations, attributes, tags)
@@ -95,7 +92,7 @@ pub(super) fn import_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let jwk = body.key.ok_or_else(|| bad_parameter_reply("`key` is missing".to_owned()))?;
     let (key, operations) = parse_imported_key(jwk)?;
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
-    let tags = body.tags.validate()?.unwrap_or_default();
+    let tags = body.tags.validate()?;
     add_key_version(call, name, key, operations, attributes, tags)
 }
 
@@ -114,9 +111,7 @@ pub(super) fn update_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let changed = vaults.keys.change_version(&requested.vault.host, name, version, |stored| {
         stored.attributes = attributes;
         stored.content.operations = operations.or(stored.content.operations.take());
-        if let Some(tags) = tags {
-            stored.tags = tags;
-        }
+        stored.tags = tags.or(stored.tags.take());
     });
     changed.map_err(|problem| object_error_reply(problem, KeyContent::KIND, name, version))?;
     let reference = requested.with_store(vaults);
@@ -129,7 +124,7 @@ fn add_key_version(
     key: AsymmetricKey,
     operations: Option<Vec<String>>,
     mut attributes: StoredObjectAttributes,
-    tags: BTreeMap<String, String>,
+    tags: Option<BTreeMap<String, String>>,
 ) -> Result<ServiceReply, ServiceReply> {
     let id = call.ids.next_hex32();
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
@@ -311,8 +306,8 @@ fn key_attributes_json(view: VaultView<'_>, version: &StoredObjectVersion<KeyCon
 }
 
 fn add_common_fields(wire: &mut Value, version: &StoredObjectVersion<KeyContent>) {
-    if !version.tags.is_empty() {
-        wire["tags"] = json!(version.tags);
+    if let Some(tags) = &version.tags {
+        wire["tags"] = json!(tags);
     }
     if version.content.managed {
         wire["managed"] = json!(true);

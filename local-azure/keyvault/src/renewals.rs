@@ -37,7 +37,7 @@ struct DueCertificate {
     reused_key: Option<AsymmetricKey>,
     /// When the vault creates the version.
     time: Timestamp,
-    tags: BTreeMap<String, String>,
+    tags: Option<BTreeMap<String, String>>,
 }
 
 /// Creates the versions of the objects of a vault that are due; only those of one name if it is given.

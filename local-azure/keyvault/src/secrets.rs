@@ -67,8 +67,8 @@ struct SecretBundle<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     managed: bool,
     attributes: AttributesJson,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    tags: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tags: Option<&'a BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     previous_version: Option<&'a str>,
 }
@@ -112,7 +112,7 @@ impl<'a> SecretBundle<'a> {
             kid: None,
             managed: version.content.key_version.is_some(),
             attributes: AttributesJson::new(version.attributes, view.vault),
-            tags: &version.tags,
+            tags: version.tags.as_ref(),
             previous_version: None,
         }
     }
@@ -240,7 +240,7 @@ pub(super) fn set_secret(call: &mut OperationContext<'_>) -> Result<ServiceReply
             .attributes
             .unwrap_or_default()
             .apply(StoredObjectAttributes::new(call.now), call.now)?,
-        tags: body.tags.validate()?.unwrap_or_default(),
+        tags: body.tags.validate()?,
         content: SecretContent {
             value,
             content_type: validate_content_type(body.content_type)?,
@@ -271,9 +271,7 @@ pub(super) fn update_secret(call: &mut OperationContext<'_>) -> Result<ServiceRe
     let changed = vaults.secrets.change_version(&requested.vault.host, name, version, |stored| {
         stored.attributes = attributes;
         stored.content.content_type = content_type.or(stored.content.content_type.take());
-        if let Some(tags) = tags {
-            stored.tags = tags;
-        }
+        stored.tags = tags.or(stored.tags.take());
     });
     changed.map_err(|problem| object_error_reply(problem, SecretContent::KIND, name, version))?;
     let reference = requested.with_store(vaults);

@@ -7,7 +7,7 @@ use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::identity_fault::IdentityFault;
 use lanyard_emulator_state::vaults::vault::EmulatedVault;
 use lanyard_vocabulary::Component;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::vault_fixture::{
     AUDIENCE, KeyVaultFixture, TEST_CLIENT_VAULT, VAULT, VERSION, expected_error, secret_path,
@@ -172,6 +172,45 @@ fn revoking_one_secret_permission_leaves_the_other_eight() {
 }
 
 #[test]
+fn objects_show_empty_tags_if_a_request_sent_them() {
+    let visit = KeyVaultFixture::as_administrator();
+    let policy = json!({ "issuer": { "name": "Self" }, "x509_props": { "subject": "CN=web" } });
+    let csr_policy =
+        json!({ "issuer": { "name": "Unknown" }, "x509_props": { "subject": "CN=w" } });
+    let kinds = [
+        ("POST", "/keys", "/create", json!({ "kty": "EC" })),
+        ("PUT", "/secrets", "", json!({ "value": "one" })),
+        ("POST", "/certificates", "/create", json!({ "policy": policy })),
+        ("POST", "/certificates", "/create", json!({ "policy": csr_policy })),
+    ];
+    let tags_of = |path: &str| visit.succeed("GET", path, &Value::Null).get("tags").cloned();
+    let empty = Some(json!({}));
+    for (at, (method, collection, action, body)) in kinds.into_iter().enumerate() {
+        let untagged = format!("{collection}/untagged-{at}");
+        visit.succeed(method, &format!("{untagged}{action}"), &body);
+        assert_eq!(tags_of(&untagged), None, "{untagged}");
+        visit.succeed("PATCH", &untagged, &json!({ "tags": {} }));
+        assert_eq!(tags_of(&untagged), empty, "{untagged}");
+        visit.succeed("PATCH", &untagged, &json!({}));
+        assert_eq!(tags_of(&untagged), empty, "{untagged}");
+
+        let tagged = format!("{collection}/tagged-{at}");
+        let mut body = body;
+        body["tags"] = json!({});
+        visit.succeed(method, &format!("{tagged}{action}"), &body);
+        assert_eq!(tags_of(&tagged), empty, "{tagged}");
+        let list = visit.succeed("GET", collection, &Value::Null);
+        for item in list["value"].as_array().unwrap() {
+            if item.to_string().contains("tagged-") {
+                assert_eq!(item["tags"], json!({}), "{item}");
+            }
+        }
+    }
+    visit.succeed("POST", "/keys/tagged-0/rotate", &Value::Null);
+    assert_eq!(tags_of("/keys/tagged-0"), empty);
+}
+
+#[test]
 fn secret_lifecycle_from_set_to_purge() {
     let visit = KeyVaultFixture::as_administrator();
     let ask = |method: &str, path: &str, given: &str| {
@@ -197,7 +236,8 @@ fn secret_lifecycle_from_set_to_purge() {
     let old = id.strip_prefix(VAULT).unwrap();
     let patched = reply_json(&ask("PATCH", old, r#"{"attributes":{"enabled":false},"tags":{}}"#));
     assert_eq!(patched["attributes"]["enabled"], false);
-    assert!(patched.get("value").is_none() && patched.get("tags").is_none());
+    assert!(patched.get("value").is_none());
+    assert_eq!(patched["tags"], json!({}));
     assert_eq!(
         status_and_codes(&ask("GET", old, "")),
         expected_error(403, "Forbidden", "SecretDisabled")

@@ -1,9 +1,9 @@
 //! Role-based access control of both planes: deny by default.
 //!
 //! A request is granted if one of the caller's role assignments at the request's scope, or above it, has a
-//! role whose (data) actions cover the action and whose not-actions do not, and if no deny assignment denies
-//! it. Assignments of the caller's groups count as the caller's. The reference is Azure RBAC, "How Azure RBAC
-//! determines if a user has access to a resource".
+//! role whose (data) actions cover the action and whose not-actions do not. Assignments of the caller's groups
+//! count as the caller's. There are no deny assignments. The reference is Azure RBAC, "How Azure RBAC determines
+//! if a user has access to a resource".
 
 mod access_check;
 mod access_scope;
@@ -11,7 +11,6 @@ mod assignment_index;
 mod built_in_roles;
 mod condition;
 mod custom_role;
-mod deny_assignment;
 mod explain;
 mod pattern;
 mod role_assignment;
@@ -27,13 +26,12 @@ use uuid::Uuid;
 
 pub use self::access_check::{AccessCheck, ManagementGroupsAbove};
 pub use self::access_scope::{AccessScope, ParseAccessScopeError};
-use self::assignment_index::{AssignmentIndex, ScopeIndex};
+use self::assignment_index::AssignmentIndex;
 pub use self::built_in_roles::BuiltInRoles;
 pub use self::condition::{
     AssignmentAttributes, AttributeSource, Condition, ConditionContext, ConditionError,
 };
 pub use self::custom_role::{CustomRole, CustomRoleError, MAX_CUSTOM_ROLES};
-pub use self::deny_assignment::{DeniedPrincipal, DenyAssignment};
 pub use self::explain::{AccessExplanation, NearestMiss};
 pub use self::pattern::ActionPattern;
 use self::role_assignment::RevokedAssignment;
@@ -99,7 +97,7 @@ fn upwards<'a>(
         .chain([""])
 }
 
-/// Role assignments, deny assignments and custom roles.
+/// Role assignments and custom roles.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, from = "StoredAuthorization")]
 pub struct Authorization {
@@ -107,8 +105,6 @@ pub struct Authorization {
     assignments: Table<Uuid, RoleAssignment>,
     /// Deleted assignments that are still effective, by [`RevokedAssignment::key`].
     revoked: Table<Uuid, RevokedAssignment>,
-    /// By name.
-    deny_assignments: Table<Uuid, DenyAssignment>,
     /// By id.
     custom_roles: Table<Uuid, CustomRole>,
     pub limits: Tracked<RoleAssignmentLimits>,
@@ -123,16 +119,14 @@ struct AuthorizationIndex {
     revoked: AssignmentIndex,
     /// The keys of the revoked assignments by the time when their deletion has taken effect.
     revoked_by_end: BTreeSet<(Timestamp, Uuid)>,
-    deny_assignments: ScopeIndex,
 }
 
 impl Authorization {
     /// Calls `visit` with the name and the content of every stored table.
     pub fn for_each_table(&mut self, visit: &mut dyn FnMut(&'static str, &mut dyn StoredTable)) {
-        let Self { assignments, revoked, deny_assignments, custom_roles, limits, index: _ } = self;
+        let Self { assignments, revoked, custom_roles, limits, index: _ } = self;
         visit("authorization.role-assignments", assignments);
         visit("authorization.revoked-assignments", revoked);
-        visit("authorization.deny-assignments", deny_assignments);
         visit("authorization.custom-roles", custom_roles);
         visit("authorization.limits", limits);
     }
@@ -146,9 +140,6 @@ impl Authorization {
         for (key, revoked) in self.revoked.iter() {
             self.index.revoked.insert(*key, &revoked.assignment);
             self.index.revoked_by_end.insert((revoked.ends(), *key));
-        }
-        for (key, denied) in self.deny_assignments.iter() {
-            self.index.deny_assignments.insert(&denied.scope, *key);
         }
     }
 
@@ -166,19 +157,13 @@ impl Authorization {
         request: AccessRequest<'_>,
     ) -> Result<&RoleAssignment, NearestMiss<'_>> {
         let action = request.action.to_ascii_lowercase();
-        match self.find_grant(request, &action) {
-            Some(_) if let Some(denied) = self.find_denial(request, &action) => {
-                Err(NearestMiss::DenyAssignment(denied))
-            }
-            Some(grant) => Ok(grant),
-            None => Err(explain::find_nearest_miss(self, request, &action)),
-        }
+        self.find_grant(request, &action)
+            .ok_or_else(|| explain::find_nearest_miss(self, request, &action))
     }
 
     /// Whether the request is granted.
     pub fn is_granted(&self, request: AccessRequest<'_>) -> bool {
-        let action = request.action.to_ascii_lowercase();
-        self.find_grant(request, &action).is_some() && self.find_denial(request, &action).is_none()
+        self.find_grant(request, &request.action.to_ascii_lowercase()).is_some()
     }
 
     /// The assignment that grants a request; `action` is the request's action in lower case.
@@ -204,18 +189,6 @@ impl Authorization {
             .filter(|revoked| revoked.is_effective(request.plane, request.now))
             .map(|revoked| &revoked.assignment)
             .find(|assignment| grants(assignment))
-    }
-
-    /// The deny assignment that denies a request; `action` is the request's action in lower case.
-    fn find_denial(&self, request: AccessRequest<'_>, action: &str) -> Option<&DenyAssignment> {
-        if self.deny_assignments.len() == 0 {
-            return None;
-        }
-        request
-            .scopes()
-            .flat_map(|scope| self.index.deny_assignments.at(scope))
-            .filter_map(|key| self.deny_assignments.get(&key))
-            .find(|denied| denied.denies(request, action))
     }
 
     /// The verdict of an assignment's role and condition; `action` is the request's action in lower case.
@@ -264,19 +237,16 @@ fn keys_effective_at<'a>(
 struct StoredAuthorization {
     assignments: Table<Uuid, RoleAssignment>,
     revoked: Table<Uuid, RevokedAssignment>,
-    deny_assignments: Table<Uuid, DenyAssignment>,
     custom_roles: Table<Uuid, CustomRole>,
     limits: Tracked<RoleAssignmentLimits>,
 }
 
 impl From<StoredAuthorization> for Authorization {
     fn from(stored: StoredAuthorization) -> Self {
-        let StoredAuthorization { assignments, revoked, deny_assignments, custom_roles, limits } =
-            stored;
+        let StoredAuthorization { assignments, revoked, custom_roles, limits } = stored;
         let mut authorization = Self {
             assignments,
             revoked,
-            deny_assignments,
             custom_roles,
             limits,
             index: AuthorizationIndex::default(),

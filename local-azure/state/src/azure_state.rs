@@ -39,7 +39,7 @@ pub struct AzureState {
     pub sign_ins: SignInState,
     /// The lifetimes of tokens.
     pub tokens: Tracked<TokenPolicy>,
-    /// Custom roles, role assignments and deny assignments.
+    /// Custom roles and role assignments.
     pub authorization: Authorization,
     /// The hierarchy above the subscriptions.
     pub management_groups: Tracked<ManagementGroups>,

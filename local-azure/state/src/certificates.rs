@@ -15,7 +15,7 @@ use x509_parser::prelude::FromDer;
 use crate::directory::{Tenant, TenantSigningKey, TenantSigningKeys};
 use crate::keys::RsaKey;
 
-/// A certificate could not be created.
+/// The certificate of a signing key could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate of `{name}` could not be made")]
 pub struct TenantCertificateError {

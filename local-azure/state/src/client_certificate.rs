@@ -11,7 +11,7 @@ use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
 use crate::keys::{AsymmetricKeyError, CertificateSigner, RsaKey};
 
-/// Errors of issuing a certificate.
+/// A client certificate could not be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientCertificateError {
     /// A key could not be read.

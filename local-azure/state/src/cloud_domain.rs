@@ -15,7 +15,7 @@ pub struct CloudDomain {
     port: Option<u16>,
 }
 
-/// A text is not the domain of a custom cloud.
+/// A text cannot be the domain and port of a custom cloud.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseCloudDomainError {

@@ -86,7 +86,7 @@ pub struct RunningDrill {
     pub previous_settings: EmulatorSettings,
 }
 
-/// Errors of reading a drill.
+/// A drill is unknown, or its definition is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrillDefinitionError {

@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for RedactedText {
     }
 }
 
-/// Errors of cryptographic operations.
+/// An RSA key could not be generated, decoded or used to sign a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RsaKeyError {

@@ -198,7 +198,7 @@ pub fn user_assigned_secret_url(
     )
 }
 
-/// Errors of issuing a certificate of the platform.
+/// The certificate of a managed identity could not be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialIssueError {
     /// The directory has no authority for managed identities.

@@ -31,7 +31,8 @@ pub struct AuthenticatedCaller {
     pub permissions: Vec<String>,
 }
 
-/// The reason why a bearer token was rejected. Each service has its own message for it.
+/// A request has no bearer token, or one that the service does not accept. Each service has its own message for
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BearerTokenError {
     /// The request has no token.

@@ -1,7 +1,5 @@
 //! Versions of vault keys for tests: with a chosen id, from given numbers, or disabled.
 
-use std::collections::BTreeMap;
-
 use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -78,7 +76,7 @@ pub(super) fn put_key_version(
         return Ok(ServiceReply::json(StatusCode::OK, &reply));
     };
     let content = KeyContent { key, managed: false, operations: None };
-    let version = StoredObjectVersion { id, attributes, tags: BTreeMap::new(), content };
+    let version = StoredObjectVersion { id, attributes, tags: None, content };
     keys.push_version(&host, name, version).map_err(|DeletedNameConflict| {
         control_error(StatusCode::CONFLICT, "KeyDeleted", "The name belongs to a deleted key.")
     })?;

@@ -235,10 +235,10 @@ fn secret_version(
     let mut attributes = StoredObjectAttributes::new(now);
     attributes.not_before = Some(stamps.validity.not_before);
     attributes.expires = Some(stamps.validity.not_after);
-    let tags = BTreeMap::from([
+    let tags = Some(BTreeMap::from([
         ("renew_after".to_owned(), stamps.renew_after.to_string()),
         ("cannot_renew_after".to_owned(), stamps.cannot_renew_after.to_string()),
-    ]);
+    ]));
     let content =
         SecretContent { value: RedactedText::new(value), content_type: None, key_version: None };
     StoredObjectVersion { id, attributes, tags, content }

@@ -17,9 +17,7 @@ impl DirectoryAccess {
                 GraphPermission::DirectoryReadAll,
                 GraphPermission::ApplicationReadWriteAll,
                 GraphPermission::AppRoleAssignmentReadWriteAll,
-                GraphPermission::DelegatedPermissionGrantReadWriteAll,
                 GraphPermission::GroupReadWriteAll,
-                GraphPermission::RoleManagementReadWriteDirectory,
                 GraphPermission::UserReadWriteAll,
             ],
         }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{AzureSeeder, SeedError};
 
-/// Errors of creating the storage account.
+/// The storage account of a seed plan could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SeedStorageAccountError {
     #[error(transparent)]

@@ -68,7 +68,7 @@ const CURVE_KEYS: [(&str, EllipticCurve); 3] = [
     ("test-key-p521", EllipticCurve::P521),
 ];
 
-/// Errors of minting a subject token.
+/// A subject token for workload identity federation could not be issued.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SubjectTokenError {
     /// The state was seeded without test clients, so it has no issuer of subject tokens.
@@ -301,7 +301,7 @@ impl AzureSeeder<'_> {
                 is_exportable: true,
             },
             attributes: StoredObjectAttributes::new(self.now),
-            tags: BTreeMap::new(),
+            tags: None,
         };
         let (host, vaults) = self.test_client_vault()?;
         store_imported_certificate(version, vaults, &host, name).map_err(|error| match error {
@@ -380,5 +380,5 @@ fn vault_object_version<T>(
     attributes: StoredObjectAttributes,
     content: T,
 ) -> StoredObjectVersion<T> {
-    StoredObjectVersion { id: id.to_owned(), attributes, tags: BTreeMap::new(), content }
+    StoredObjectVersion { id: id.to_owned(), attributes, tags: None, content }
 }

@@ -109,7 +109,8 @@ fn every_component_gets_a_complete_credential_document() {
         let attributes = latest_secret(&azure, component).attributes;
         assert_eq!(attributes.not_before.unwrap().to_string(), document["not_before"]);
         assert_eq!(attributes.expires.unwrap().to_string(), document["not_after"]);
-        assert_eq!(latest_secret(&azure, component).tags["renew_after"], document["renew_after"]);
+        let tags = latest_secret(&azure, component).tags.as_ref().unwrap();
+        assert_eq!(tags["renew_after"], document["renew_after"]);
     }
 }
 

@@ -1,8 +1,6 @@
 //! Seeds the vaults: that of the credentials, that of the encryption key if it is another one, and that of
 //! the test clients.
 
-use std::collections::BTreeMap;
-
 use lanyard_emulator_state::vaults::key_content::KeyContent;
 use lanyard_emulator_state::vaults::object_store::{
     DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion,
@@ -69,7 +67,7 @@ impl AzureSeeder<'_> {
         let version = StoredObjectVersion {
             id,
             attributes: StoredObjectAttributes::new(self.now),
-            tags: BTreeMap::new(),
+            tags: None,
             content,
         };
         let host = self.vault_host(vault);

@@ -10,7 +10,7 @@ use serde_json::json;
 pub(super) const ASSIGN_ACTION: &str =
     "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action";
 
-/// Errors of the data plane.
+/// An error reply of the MSI data plane.
 #[derive(Debug)]
 pub(super) enum IdentityServiceError<'a> {
     /// The request has no valid token for the service.

@@ -11,7 +11,7 @@ use x509_parser::certificate::X509Certificate;
 /// The maximum length of a chain; longer ones are an error of the client.
 const MAX_CHAIN_DEPTH: usize = 4;
 
-/// Errors of verifying a chain.
+/// The certificate chain of a client assertion does not prove the trusted subject and issuer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertificateChainError {
     /// A certificate cannot be parsed.

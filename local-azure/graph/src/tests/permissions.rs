@@ -123,6 +123,7 @@ fn permissions_of_applications_allow_their_operations_only() {
         (GraphPermission::GroupCreate, "------+"),
         (GraphPermission::GroupReadWriteAll, "-----++"),
         (GraphPermission::AppRoleAssignmentReadWriteAll, "-------"),
+        (GraphPermission::RoleManagementReadWriteDirectory, "-------"),
     ] {
         let graph = GraphFixture::with_permissions(&[permission]);
         let found: String = operations

@@ -12,6 +12,8 @@ fn keys_of_every_type_are_created_with_their_public_part_only() {
     let cases = [
         (json!({ "kty": "RSA" }), "RSA", "n", 256),
         (json!({ "kty": "RSA", "key_size": 3072, "public_exponent": 65537 }), "RSA", "n", 384),
+        (json!({ "kty": "RSA", "public_exponent": 0 }), "RSA", "n", 256),
+        (json!({ "kty": "RSA", "public_exponent": 3 }), "RSA", "n", 256),
         (json!({ "kty": "EC" }), "P-256", "x", 32),
         (json!({ "kty": "EC", "crv": "P-384" }), "P-384", "y", 48),
         (json!({ "kty": "EC", "crv": "P-521" }), "P-521", "x", 66),
@@ -21,7 +23,9 @@ fn keys_of_every_type_are_created_with_their_public_part_only() {
         let created = visit.succeed("POST", &format!("/keys/key-{at}/create"), &body);
         let key = &created["key"];
         assert_eq!(key["kty"].as_str().unwrap(), body["kty"].as_str().unwrap());
-        if kind != "RSA" {
+        if kind == "RSA" {
+            assert_eq!(key["e"], "AQAB", "65537, also if the body asks for another exponent");
+        } else {
             assert_eq!(key["crv"], kind);
         }
         let number = URL_SAFE_NO_PAD.decode(key[field].as_str().unwrap()).unwrap();
@@ -43,7 +47,6 @@ fn keys_that_software_vaults_lack_are_rejected() {
         json!({}),
         json!({ "kty": "RSA", "key_size": 1024 }),
         json!({ "kty": "RSA", "key_size": 2047 }),
-        json!({ "kty": "RSA", "public_exponent": 3 }),
         json!({ "kty": "RSA-HSM" }),
         json!({ "kty": "EC-HSM" }),
         json!({ "kty": "oct" }),

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use lanyard_emulator::testing::start_time;
 use lanyard_emulator_state::keys::RedactedText;
 use lanyard_emulator_state::vaults::object_store::{StoredObjectAttributes, StoredObjectVersion};
@@ -18,7 +16,7 @@ fn add_secrets(visit: &KeyVaultFixture, count: usize) {
         let version = StoredObjectVersion {
             id: format!("{number:032x}"),
             attributes: StoredObjectAttributes::new(start_time()),
-            tags: BTreeMap::new(),
+            tags: None,
             content: SecretContent {
                 value: RedactedText::new("x".to_owned()),
                 content_type: None,

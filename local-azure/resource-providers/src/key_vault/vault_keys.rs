@@ -91,7 +91,7 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
         .map_err(|error| bad_request("BadRequest", format!("{error}.")))?;
     let key = call.new_key(key_type, key_generation_error_reply)?;
     let content = KeyContent { key, managed: false, operations };
-    let (id, tags) = (call.ids.next_hex32(), body.tags.unwrap_or_default());
+    let (id, tags) = (call.ids.next_hex32(), body.tags);
     let version = StoredObjectVersion { id, attributes, tags, content };
     let pushed = call.azure_mut().vaults.keys.push_version(&vault.host, name, version);
     pushed.map_err(|DeletedNameConflict| name_conflict_reply(call))?;
@@ -163,8 +163,8 @@ fn key_json(
         }
         Err(_) => properties["kty"] = json!("RSA"),
     }
-    if !version.tags.is_empty() {
-        wire["tags"] = json!(version.tags);
+    if let Some(tags) = &version.tags {
+        wire["tags"] = json!(tags);
     }
     wire
 }

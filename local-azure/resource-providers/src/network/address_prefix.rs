@@ -12,7 +12,7 @@ pub(super) struct AddressPrefix {
     length: u8,
 }
 
-/// The text is not an address prefix in CIDR form.
+/// A text is not a valid address prefix in CIDR notation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ParseAddressPrefixError {
     #[error(

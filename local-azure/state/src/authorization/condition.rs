@@ -30,7 +30,7 @@ struct ConditionText {
     expression: String,
 }
 
-/// Errors of parsing a condition.
+/// The condition of a role assignment is invalid, or the emulator cannot evaluate it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// The only version is 2.0.

@@ -5,7 +5,6 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::deny_assignment::DenyAssignment;
 use super::role_assignment::RoleAssignment;
 use super::role_definition::RoleVerdict;
 use super::{AccessRequest, Authorization, keys_effective_at};
@@ -17,8 +16,6 @@ const MAX_EXAMINED: usize = 500;
 /// The nearest miss of a denied request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NearestMiss<'a> {
-    /// A role assignment grants the request, and this deny assignment denies it.
-    DenyAssignment(&'a DenyAssignment),
     /// An assignment that grants the request has not taken effect yet.
     NotEffectiveYet(AssignmentWithRole<'a>, Timestamp),
     /// The condition of the assignment or of its role is not met.
@@ -121,14 +118,13 @@ fn miss_at_scope<'a>(
 impl<'a> NearestMiss<'a> {
     fn distance(&self) -> u8 {
         match self {
-            Self::DenyAssignment(_) => 0,
-            Self::NotEffectiveYet(..) => 1,
-            Self::ConditionNotMet(_) => 2,
-            Self::Excluded { .. } => 3,
-            Self::AssignedAtOtherScope(_) => 4,
-            Self::RoleLacksAction(_) => 5,
-            Self::NoMatchingAssignment => 6,
-            Self::NoAssignment => 7,
+            Self::NotEffectiveYet(..) => 0,
+            Self::ConditionNotMet(_) => 1,
+            Self::Excluded { .. } => 2,
+            Self::AssignedAtOtherScope(_) => 3,
+            Self::RoleLacksAction(_) => 4,
+            Self::NoMatchingAssignment => 5,
+            Self::NoAssignment => 6,
         }
     }
 
@@ -139,7 +135,7 @@ impl<'a> NearestMiss<'a> {
             | Self::Excluded { assignment, .. }
             | Self::AssignedAtOtherScope(assignment)
             | Self::RoleLacksAction(assignment) => Some(*assignment),
-            Self::DenyAssignment(_) | Self::NoMatchingAssignment | Self::NoAssignment => None,
+            Self::NoMatchingAssignment | Self::NoAssignment => None,
         }
     }
 }
@@ -167,11 +163,6 @@ impl fmt::Display for NearestMiss<'_> {
             };
         }
         match self {
-            Self::DenyAssignment(denied) => write!(
-                formatter,
-                "the deny assignment `{}` at `{}` denies the action",
-                denied.display_name, denied.scope
-            ),
             Self::NoAssignment => formatter.write_str("the caller has no role assignment"),
             _ => formatter
                 .write_str("no assignment of the caller is at this scope or has this action"),
@@ -189,7 +180,7 @@ pub struct AccessExplanation {
     pub action: String,
     /// The scope at which it was evaluated.
     pub scope: String,
-    /// The id of the decisive role assignment or deny assignment, or of the nearest miss.
+    /// The id of the decisive role assignment, or of the nearest miss.
     pub assignment: Option<String>,
     /// The role of that assignment.
     pub role: Option<String>,
@@ -212,15 +203,11 @@ impl AccessExplanation {
             }
             Err(miss) => (miss.assignment(), miss.to_string()),
         };
-        let denial = match decision {
-            Err(NearestMiss::DenyAssignment(denial)) => Some(denial.id()),
-            _ => None,
-        };
         Self {
             granted: decision.is_ok(),
             action: request.action.to_owned(),
             scope: request.scope.to_string(),
-            assignment: denial.or_else(|| named.map(|named| named.assignment.id())),
+            assignment: named.map(|named| named.assignment.id()),
             role: named.map(|named| named.role_name.to_owned()),
             group: named
                 .filter(|named| named.through_group)

@@ -50,7 +50,6 @@ impl Matrix {
             "custom" => self.add_custom_role(rest),
             "case" => self.begin_case(rest),
             "assign" => self.assign(rest),
-            "deny-all" => self.deny(rest),
             "allow" | "refuse" => self.check(line, rest, keyword == "allow"),
             _ => panic!("{line}"),
         }
@@ -126,31 +125,6 @@ impl Matrix {
             RoleAssignment::new(name, scope, role, principal_id, Timestamp::UNIX_EPOCH);
         let created = self.authorization.assign(RoleAssignment { condition, ..assignment });
         assert_eq!(created, Ok(AssignOutcome::Created), "{text}");
-    }
-
-    fn deny(&mut self, text: &str) {
-        let principal = |id, kind: &str| DeniedPrincipal { id, kind: kind.to_owned() };
-        let (text, exclude_principals) = match text.strip_suffix(" except caller") {
-            Some(text) => (text, vec![principal(CALLER, "ServicePrincipal")]),
-            None => (text, Vec::new()),
-        };
-        let (pattern, scope) = text.split_once(" @ ").unwrap();
-        self.authorization.put_deny_assignment(DenyAssignment {
-            name: Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()),
-            scope: self.scope(scope),
-            display_name: text.to_owned(),
-            description: None,
-            permissions: vec![PermissionBlock {
-                actions: vec![ActionPattern::compile(pattern)],
-                ..PermissionBlock::default()
-            }],
-            principals: vec![principal(Uuid::nil(), "SystemDefined")],
-            exclude_principals,
-            only_at_scope: false,
-            is_system_protected: true,
-            created_on: Timestamp::UNIX_EPOCH,
-            created_by: None,
-        });
     }
 
     fn check(&mut self, line: &str, row: &str, expected: bool) {

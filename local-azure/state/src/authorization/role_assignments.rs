@@ -26,7 +26,7 @@ impl Default for RoleAssignmentLimits {
     }
 }
 
-/// Errors of creating a role assignment.
+/// A role assignment could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssignError {
     /// The role definition does not exist.
@@ -35,7 +35,7 @@ pub enum AssignError {
         /// The unknown id.
         role: Uuid,
     },
-    /// The principal already has the role at the scope, by another assignment.
+    /// Another assignment already assigns the role to the principal on the scope.
     #[error("the role is already assigned by `{existing}`")]
     AlreadyAssigned {
         /// The name of the existing assignment.
@@ -157,17 +157,12 @@ impl Authorization {
         }
     }
 
-    /// Deletes the assignments and the deny assignments at a scope and below it, immediately.
+    /// Deletes the assignments at a scope and below it, immediately.
     pub fn remove_within(&mut self, scope: &AccessScope) {
         let assignments = self.index.assignments.by_scope();
         let keys: Vec<_> =
             assignments.at(scope.index_key()).chain(assignments.below(scope)).collect();
         self.revoke_immediately(keys);
-        let denied = &self.index.deny_assignments;
-        let keys: Vec<_> = denied.at(scope.index_key()).chain(denied.below(scope)).collect();
-        for key in keys {
-            self.remove_deny_assignment(key);
-        }
     }
 
     /// Deletes the assignments at a scope, immediately.

@@ -18,7 +18,7 @@ pub struct RoleDefinition {
     pub permissions: Vec<PermissionBlock>,
 }
 
-/// One permission of a role or of a deny assignment.
+/// One permission of a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PermissionBlock {
@@ -67,7 +67,7 @@ impl RoleDefinition {
 
 impl PermissionBlock {
     /// The verdict of the patterns on `action`, which must be lower-case, without the condition.
-    pub(crate) fn verdict_of_patterns(&self, plane: ActionPlane, action: &str) -> RoleVerdict<'_> {
+    fn verdict_of_patterns(&self, plane: ActionPlane, action: &str) -> RoleVerdict<'_> {
         let (granted, excluded) = match plane {
             ActionPlane::Control => (&self.actions, &self.not_actions),
             ActionPlane::Data => (&self.data_actions, &self.not_data_actions),

@@ -30,17 +30,6 @@ pub enum DirectoryRole {
 }
 
 impl DirectoryRole {
-    /// Every role.
-    pub const ALL: [Self; 7] = [
-        Self::GlobalAdministrator,
-        Self::ApplicationAdministrator,
-        Self::CloudApplicationAdministrator,
-        Self::UserAdministrator,
-        Self::GroupsAdministrator,
-        Self::PrivilegedRoleAdministrator,
-        Self::DirectoryReaders,
-    ];
-
     /// The template id, which is the same in every tenant.
     pub const fn template_id(self) -> Uuid {
         match self {

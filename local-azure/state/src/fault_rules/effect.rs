@@ -116,7 +116,7 @@ pub enum ResetTime {
     AfterHeaders,
 }
 
-/// Why a client does not accept the certificate of a host.
+/// The problem of a TLS certificate that a fault rule causes, so that clients do not accept it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CertificateProblem {

@@ -59,7 +59,7 @@ impl fmt::Display for JwkKeyType {
     }
 }
 
-/// Errors of using a private key.
+/// A private key could not be generated, decoded or used.
 #[derive(Debug, thiserror::Error)]
 pub enum AsymmetricKeyError {
     #[error(transparent)]

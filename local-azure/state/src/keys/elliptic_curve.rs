@@ -100,7 +100,7 @@ impl EllipticCurve {
     }
 }
 
-/// Errors of elliptic curve keys.
+/// An elliptic curve key could not be generated, decoded or used to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EcKeyError {
     /// A key could not be generated.

@@ -64,7 +64,7 @@ impl fmt::Debug for AccountKey {
     }
 }
 
-/// The random source failed.
+/// The key of a storage account could not be generated: the random source failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a random account key could not be generated")]
 pub struct GenerateAccountKeyError;

@@ -28,7 +28,7 @@ pub enum Lease {
     },
 }
 
-/// Why a lease does not permit an operation.
+/// The reason why the lease of a blob or container, or its absence, does not permit an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseError {
     /// Another client has the lease.

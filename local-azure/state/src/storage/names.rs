@@ -66,7 +66,7 @@ pub const ROOT_CONTAINER: &str = "$root";
 /// The container of a static website.
 pub const WEB_CONTAINER: &str = "$web";
 
-/// Why a text is not the name of a container.
+/// A text is not a valid name of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerNameError {
     /// The name has fewer than 3 or more than 63 characters.

@@ -38,7 +38,8 @@ pub struct WaitingVersion {
     pub id: String,
     pub key: AsymmetricKey,
     pub enabled: bool,
-    pub tags: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<BTreeMap<String, String>>,
 }
 
 impl CertificateOperation {

@@ -13,7 +13,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 #[serde(try_from = "String", into = "String")]
 pub struct DerCertificate(Vec<u8>);
 
-/// A text is not base64 of a certificate.
+/// A text is not a base64-encoded X.509 certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not base64 of an X.509 certificate")]
 pub struct ParseDerCertificateError;

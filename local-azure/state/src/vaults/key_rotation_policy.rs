@@ -17,7 +17,7 @@ const LONGEST_YEARS: i32 = 100;
 #[serde(try_from = "String", into = "String")]
 pub struct IsoDuration(String);
 
-/// Errors of parsing an ISO 8601 duration.
+/// A text is not a supported ISO 8601 duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseIsoDurationError {
     #[error("`{0}` is not a duration of ISO 8601 such as `P90D`")]

@@ -106,7 +106,9 @@ pub struct StoredObjectVersion<T> {
     /// 32 hexadecimal digits.
     pub id: String,
     pub attributes: StoredObjectAttributes,
-    pub tags: BTreeMap<String, String>,
+    /// The tags; `None` if no request set them, so that replies have no `tags`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<BTreeMap<String, String>>,
     /// The content of the version.
     pub content: T,
 }
@@ -126,6 +128,7 @@ pub struct StoredObjectAttributes {
     pub updated: Timestamp,
 }
 
+/// An object of a vault does not exist, or cannot have the name of another object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectStoreError {
     /// The object or version does not exist.
@@ -433,7 +436,7 @@ mod tests {
         StoredObjectVersion {
             id: id.to_owned(),
             attributes: StoredObjectAttributes::new(Timestamp::UNIX_EPOCH),
-            tags: BTreeMap::new(),
+            tags: None,
             content: 0,
         }
     }
@@ -444,6 +447,18 @@ mod tests {
             store.push_version(HOST, name, version_with_id("1")).unwrap();
         }
         store
+    }
+
+    #[test]
+    fn stored_versions_keep_absent_and_empty_tags_apart() {
+        let tags = [None, Some(BTreeMap::new())];
+        for (tags, member) in tags.into_iter().zip([None, Some(serde_json::json!({}))]) {
+            let version = StoredObjectVersion { tags: tags.clone(), ..version_with_id("1") };
+            let stored = serde_json::to_value(version).unwrap();
+            assert_eq!(stored.get("tags").cloned(), member);
+            let read: StoredObjectVersion<u8> = serde_json::from_value(stored).unwrap();
+            assert_eq!(read.tags, tags);
+        }
     }
 
     #[test]
