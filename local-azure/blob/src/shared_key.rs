@@ -21,7 +21,7 @@ pub(super) enum SharedKeyScheme {
     SharedKeyLite,
 }
 
-/// The reason why the Blob service does not accept the SharedKey signature of a request.
+/// The reason why the Blob service does not accept the `SharedKey` signature of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SharedKeyError {
     #[error("The Authorization header is not in the form `<scheme> <account>:<signature>`.")]
