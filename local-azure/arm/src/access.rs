@@ -149,7 +149,7 @@ pub(super) fn authorize_links(
     Err(ArmServiceError::LinkedUnauthorized { client, caller, action, scope, missing }.to_reply())
 }
 
-/// [`authorize_links`] for the write of `resource`, which links one other resource.
+/// `authorize_links` for the write of `resource`, which links one other resource.
 pub fn authorize_link(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,

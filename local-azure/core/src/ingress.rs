@@ -23,7 +23,7 @@ pub enum Ingress {
     ForeignHostName,
     /// At the port as a proxy, in absolute form without TLS.
     Proxy,
-    /// At the port with the header [`PROXY_TARGET_HEADER`]. The host is that of the service.
+    /// At the port with the header `PROXY_TARGET_HEADER`. The host is that of the service.
     ProxyTarget,
     /// In an intercepted TLS connection.
     Tunnel,
@@ -41,7 +41,7 @@ pub const CONTROL_HEADER: &str = "x-lanyard-control";
 /// 0.8.0) sends it to its proxy.
 pub(crate) const PROXY_TARGET_HEADER: &str = "x-azure-proxy-target";
 
-/// The host and the path at a service of a request with [`PROXY_TARGET_HEADER`].
+/// The host and the path at a service of a request with `PROXY_TARGET_HEADER`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyTarget {
     pub host: String,

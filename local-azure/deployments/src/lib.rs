@@ -1,7 +1,7 @@
 //! Template deployments (`Microsoft.Resources/deployments`) to resource groups and subscriptions.
 //!
-//! [`template`] parses a template, [`deployment_plan`] validates it and orders its resources, and
-//! [`deployment_run`] writes them. A deployment is complete before the reply to its `PUT`; clients read its
+//! `template` parses a template, `deployment_plan` validates it and orders its resources, and
+//! `deployment_run` writes them. A deployment is complete before the reply to its `PUT`; clients read its
 //! result from the status to which the reply refers. Reference: Microsoft.Resources, Deployments, 2025-04-01.
 
 mod composite_format;

@@ -1,6 +1,6 @@
 //! Creates the initial state of the emulator: the Azure side of one hosted cluster.
 //!
-//! [`apply_plan`] creates from plain data: the tenants with their signing keys, the authority that issues the
+//! `apply_plan` creates from plain data: the tenants with their signing keys, the authority that issues the
 //! certificates of managed identities, the resource groups with the resources that the components' first
 //! requests read, the vaults, one user-assigned identity per component with its roles and its credential
 //! document in the vault, and the identity of the node that reads the vault.
