@@ -4,7 +4,7 @@ use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::seeded_state::{
     SEED_TIME, issue_access_token_for, nine_identity_plan, seed_azure,
 };
-use lanyard_emulator::testing::{EngineFixture, apply_fault_plan, reply_json};
+use lanyard_emulator::testing::{EngineFixture, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::identity_fault::IdentityFault;
 use lanyard_emulator_state::request::ServiceReply;
@@ -539,7 +539,7 @@ fn removing_one_components_role_leaves_others_authorized() {
     {
         let state = &mut *visit.probe.engine.state();
         let planned_fault = FaultPlan { fault: IdentityFault::ArmRole, component: Component::Disk };
-        apply_fault_plan(&mut state.azure, planned_fault, &mut state.ids, SEED_TIME).unwrap();
+        planned_fault.apply(&mut state.azure, &mut state.ids, SEED_TIME).unwrap();
     }
     for component in Component::ALL {
         let [granted, _] = granted_and_denied_paths(component);

@@ -22,30 +22,36 @@ pub struct FaultPlan {
     pub component: Component,
 }
 
-/// Applies a fault to the running emulator. A fault of the value creates a new version of the secret, and
-/// later rotations keep the fault; the other faults remove an object.
-pub fn apply_fault_plan(
-    azure: &mut AzureState,
-    planned_fault: FaultPlan,
-    ids: &mut IdGenerator,
-    now: Timestamp,
-) -> Result<(), SeedError> {
-    let FaultPlan { fault, component } = planned_fault;
-    let identity = azure
-        .registry
-        .component_identity_mut(component)
-        .ok_or(SeedError::ComponentIdentityMissing { component })?;
-    identity.faults.insert(fault);
-    let identity = identity.clone();
-    if fault.changes_secret_value() {
-        for sharing in azure.registry.identities_sharing_secret_mut(&identity) {
-            sharing.faults.insert(fault);
+impl FaultPlan {
+    /// Applies a fault to the running emulator. A fault of the value creates a new version of the secret, and
+    /// later rotations keep the fault; the other faults remove an object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the component has no identity.
+    pub fn apply(
+        self,
+        azure: &mut AzureState,
+        ids: &mut IdGenerator,
+        now: Timestamp,
+    ) -> Result<(), SeedError> {
+        let Self { fault, component } = self;
+        let identity = azure
+            .registry
+            .component_identity_mut(component)
+            .ok_or(SeedError::ComponentIdentityMissing { component })?;
+        identity.faults.insert(fault);
+        let identity = identity.clone();
+        if fault.changes_secret_value() {
+            for sharing in azure.registry.identities_sharing_secret_mut(&identity) {
+                sharing.faults.insert(fault);
+            }
+            seed::rotate_credential(azure, component, ids, now, 0)?;
+            return Ok(());
         }
-        seed::rotate_credential(azure, component, ids, now, 0)?;
-        return Ok(());
+        remove_faulted_objects(azure, fault, &identity);
+        Ok(())
     }
-    remove_faulted_objects(azure, fault, &identity);
-    Ok(())
 }
 
 /// Removes the object that a fault affects; does nothing for a fault of the value.

@@ -19,7 +19,6 @@ use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::request::{RequestScheme, ServiceReply, ServiceRequest};
 use uuid::Uuid;
 
-pub use crate::fault_plan::apply_fault_plan;
 use crate::services::services;
 pub use lanyard_emulator_state::testing::*;
 

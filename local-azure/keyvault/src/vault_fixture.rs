@@ -4,7 +4,7 @@ use lanyard_emulator::FaultPlan;
 use lanyard_emulator::testing::seeded_state::{
     SEED_TIME, issue_access_token_for, nine_identity_plan, seeded_nine_identities,
 };
-use lanyard_emulator::testing::{EngineFixture, apply_fault_plan, reply_json};
+use lanyard_emulator::testing::{EngineFixture, reply_json};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::authorization::RoleAssignment;
 use lanyard_emulator_state::identity_fault::IdentityFault;
@@ -122,13 +122,7 @@ impl KeyVaultFixture {
 
     pub(super) fn apply_fault(&self, fault: IdentityFault, component: Component) {
         let state = &mut *self.probe.engine.state();
-        apply_fault_plan(
-            &mut state.azure,
-            FaultPlan { fault, component },
-            &mut state.ids,
-            SEED_TIME,
-        )
-        .unwrap();
+        FaultPlan { fault, component }.apply(&mut state.azure, &mut state.ids, SEED_TIME).unwrap();
     }
 }
 

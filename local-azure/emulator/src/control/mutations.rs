@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{control_error, parse_body};
-use crate::fault_plan::{FaultPlan, apply_fault_plan};
+use crate::fault_plan::FaultPlan;
 use crate::seed::SeedError;
 use crate::seed::credential::renew_credential;
 use crate::seed::test_clients::mint_subject_token;
@@ -85,7 +85,7 @@ pub(super) fn inject_identity_fault(
     let fault: FaultPlan = parse_body(call)?;
     let now = call.now;
     let (azure, ids) = call.azure_and_ids();
-    apply_fault_plan(azure, fault, ids, now).map_err(|error| seed_error_reply(&error))?;
+    fault.apply(azure, ids, now).map_err(|error| seed_error_reply(&error))?;
     Ok(ServiceReply::json(StatusCode::CREATED, &fault))
 }
 

@@ -60,7 +60,7 @@ fn fault_plan_affects_only_its_component() {
     for fault in IdentityFault::ALL {
         let (mut azure, mut ids) = (azure.clone(), ids.clone());
         let planned_fault = FaultPlan { fault, component: Component::Ingress };
-        apply_fault_plan(&mut azure, planned_fault, &mut ids, SEED_TIME).unwrap();
+        planned_fault.apply(&mut azure, &mut ids, SEED_TIME).unwrap();
         let after = object_digests(&azure);
         for component in Component::ALL {
             let touched = before[component.name()] != after[component.name()];
@@ -75,7 +75,7 @@ fn fault_plan_for_component_without_identity_is_rejected() {
     plan.identities.retain(|identity| identity.component == Component::Disk);
     let (mut azure, mut ids) = seed_azure(&plan);
     let planned_fault = FaultPlan { fault: IdentityFault::Expired, component: Component::File };
-    let error = apply_fault_plan(&mut azure, planned_fault, &mut ids, SEED_TIME).unwrap_err();
+    let error = planned_fault.apply(&mut azure, &mut ids, SEED_TIME).unwrap_err();
     assert!(matches!(error, SeedError::ComponentIdentityMissing { component: Component::File }));
 }
 

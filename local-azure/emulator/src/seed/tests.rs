@@ -321,7 +321,7 @@ fn components_sharing_a_secret_or_client_id_share_an_identity() {
     assert!(first.not_before < second.not_before, "one secret, one order of its credentials");
     let planned_fault =
         FaultPlan { fault: IdentityFault::Encoding, component: holders[0].component };
-    fault_plan::apply_fault_plan(&mut azure, planned_fault, &mut ids, SEED_TIME).unwrap();
+    planned_fault.apply(&mut azure, &mut ids, SEED_TIME).unwrap();
     rotate_credential(&mut azure, holders[1].component, &mut ids, SEED_TIME, 0).unwrap();
     let text = latest_secret(&azure, holders[1].component).content.value.expose();
     let wrongly = STANDARD.decode(text).unwrap();
