@@ -75,7 +75,8 @@ pub enum EngineError<'e> {
     TokenService { code: u32, now: Timestamp, ids: &'e mut IdGenerator },
 }
 
-/// The error format of Azure Resource Manager and the vaults: a JSON object with a code and a message.
+/// The error format of Azure Resource Manager and the vaults: a JSON object with a code and a message, except for a
+/// body that is too large, which gets plain text.
 pub fn management_error_reply(error: EngineError<'_>) -> ServiceReply {
     match error {
         EngineError::NotImplemented { message, nearest, .. } => ServiceReply::json(

@@ -1,4 +1,8 @@
-//! The services of this build, in the order in which their operations are matched.
+//! The services of this build.
+//!
+//! The order matters among the entries of one [`AzureService`](lanyard_emulator_state::azure_service::AzureService).
+//! For Azure Resource Manager, `SERVICE` is first, because its error format applies to all entries, and
+//! `EXTENSION_SERVICE` is last, because it stores the resources of all types that no other entry has.
 
 use std::sync::LazyLock;
 
