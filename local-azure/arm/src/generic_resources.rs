@@ -3,6 +3,8 @@
 //! No rule of the type is checked. Every reply says so in the header `x-lanyard-provider: echo`, and the
 //! request log shows the operations `GenericResources_…`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use http::{Method, StatusCode};
 use lanyard_emulator_core::emulated_service::coded_error;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -165,16 +167,41 @@ const REFUSED_TYPES: &[(&str, &str)] = &[
     ("Microsoft.Management", "management groups would not be above any subscription"),
 ];
 
-/// The entry of [`REFUSED_TYPES`] for a type, ignoring case.
-fn refused_type(kind: &str) -> Option<(&'static str, &'static str)> {
-    let is_within = |refused: &str| {
-        kind.get(..refused.len()).is_some_and(|start| start.eq_ignore_ascii_case(refused))
-            && matches!(kind.as_bytes().get(refused.len()), None | Some(b'/'))
-    };
-    REFUSED_TYPES.iter().find(|(refused, _)| is_within(refused)).copied()
+/// The types whose changes must reach another service. A program without their provider does not store them, and a
+/// type stands for its child types too.
+const TYPES_WITH_PROVIDER: &[&str] = &[
+    "Microsoft.KeyVault/vaults",
+    "Microsoft.ManagedIdentity/userAssignedIdentities",
+    "Microsoft.Resources/deployments",
+    "Microsoft.Storage/storageAccounts",
+];
+
+/// Whether a type is `ancestor` or one of its child types, ignoring case.
+fn is_within(kind: &str, ancestor: &str) -> bool {
+    kind.get(..ancestor.len()).is_some_and(|start| start.eq_ignore_ascii_case(ancestor))
+        && matches!(kind.as_bytes().get(ancestor.len()), None | Some(b'/'))
 }
 
-/// Refuses the types of [`REFUSED_TYPES`], and the operations that an implemented type lacks.
+/// The entry of [`REFUSED_TYPES`] for a type.
+fn refused_type(kind: &str) -> Option<(&'static str, &'static str)> {
+    REFUSED_TYPES.iter().find(|(refused, _)| is_within(kind, refused)).copied()
+}
+
+/// The entry of [`TYPES_WITH_PROVIDER`] for a type, if the program lacks its provider.
+fn type_without_provider(
+    kind: &str,
+    implemented: &BTreeMap<&'static str, BTreeSet<String>>,
+) -> Option<&'static str> {
+    let is_provided = |entry: &str| {
+        entry.split_once('/').is_some_and(|(namespace, name)| {
+            implemented.get(namespace).is_some_and(|types| types.contains(name))
+        })
+    };
+    let found = TYPES_WITH_PROVIDER.iter().find(|entry| is_within(kind, entry));
+    found.copied().filter(|entry| !is_provided(entry))
+}
+
+/// Refuses the types of [`REFUSED_TYPES`], changes of types without their provider, and the operations that an implemented type lacks.
 fn require_unknown_type(call: &OperationContext<'_>, kind: &str) -> Result<(), ServiceReply> {
     let (namespace, name) = kind.split_once('/').unwrap_or((kind, ""));
     let namespace = require_namespace(namespace)?;
@@ -183,7 +210,16 @@ fn require_unknown_type(call: &OperationContext<'_>, kind: &str) -> Result<(), S
             "lanyard's local Azure neither implements nor stores '{kind}': {consequence}."
         )));
     }
-    let known = implemented_types(call.services).get(namespace);
+    let implemented = implemented_types(call.services);
+    if call.request.method != Method::GET
+        && let Some(missing) = type_without_provider(kind, implemented)
+    {
+        return Err(not_implemented_reply(&format!(
+            "This program does not contain the provider of '{missing}' of lanyard's local Azure. \
+             `lanyard azure serve` contains it."
+        )));
+    }
+    let known = implemented.get(namespace);
     if known.is_some_and(|types| types.iter().any(|known| known.eq_ignore_ascii_case(name))) {
         return Err(not_implemented_reply(&format!(
             "lanyard's local Azure implements '{kind}', but not `{}` of it.",

@@ -1,8 +1,12 @@
+use std::collections::{BTreeMap, BTreeSet};
+
 use http::StatusCode;
 use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::reply_json;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};
+
+use super::{TYPES_WITH_PROVIDER, implemented_types, type_without_provider};
 
 const PLATFORM: &str = "/subscriptions/sub/resourceGroups/platform/providers";
 
@@ -127,5 +131,30 @@ fn methods_that_an_implemented_type_lacks_are_refused() {
         let path = format!("{PLATFORM}/{path}");
         let reply = fixture.send_request(fixture.owner, method, &path, "{}");
         assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED, "{method} {path}");
+    }
+}
+
+#[test]
+fn types_with_an_effect_in_another_service_need_their_provider() {
+    let identities = "Microsoft.ManagedIdentity/userAssignedIdentities";
+    let child = "microsoft.managedidentity/userassignedidentities/federatedIdentityCredentials";
+    let none = BTreeMap::new();
+    let provided = BTreeMap::from([(
+        "Microsoft.ManagedIdentity",
+        BTreeSet::from(["userAssignedIdentities".to_owned()]),
+    )]);
+    for kind in [identities, child] {
+        assert_eq!(type_without_provider(kind, &none), Some(identities), "{kind}");
+        assert_eq!(type_without_provider(kind, &provided), None, "{kind}");
+    }
+    assert_eq!(type_without_provider("Microsoft.Insights/components", &none), None);
+}
+
+#[test]
+fn types_with_a_provider_are_implemented_by_the_complete_local_azure() {
+    let fixture = ArmFixture::new();
+    let implemented = implemented_types(fixture.probe.engine.services);
+    for kind in TYPES_WITH_PROVIDER {
+        assert_eq!(type_without_provider(kind, implemented), None);
     }
 }

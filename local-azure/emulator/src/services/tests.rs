@@ -79,7 +79,6 @@ const PUBLIC_OPERATIONS: &[&str] = &[
     "Keys_List",
     "KeysV1_List",
     "Logout_Get",
-    "LogoutV1_Get",
     "Metadata_Endpoints",
     "OpenIdConfiguration_Get",
     "OpenIdConfigurationV1_Get",

@@ -100,9 +100,10 @@ pub(super) fn get_openid_configuration(
             "scopes_supported": ["openid", "profile", "email", "offline_access"],
             "issuer": issuer,
             "request_uri_parameter_supported": false,
-            "authorization_endpoint": format!("{oauth}/authorize"),
-            "device_authorization_endpoint": format!("{oauth}/devicecode"),
-            "end_session_endpoint": format!("{oauth}/logout"),
+            // The local Azure signs users in at the v2.0 endpoints only.
+            "authorization_endpoint": format!("{base}/oauth2/v2.0/authorize"),
+            "device_authorization_endpoint": format!("{base}/oauth2/v2.0/devicecode"),
+            "end_session_endpoint": format!("{base}/oauth2/v2.0/logout"),
             "userinfo_endpoint": format!("{base}/openid/userinfo"),
             "tenant_region_scope": "NA",
             "cloud_instance_name": canonical.strip_prefix("login.").unwrap_or(&canonical),
