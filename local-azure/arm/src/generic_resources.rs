@@ -23,6 +23,7 @@ use super::creation_statuses::creation_status;
 use super::error::ArmServiceError;
 use super::providers::{require_namespace, require_registered};
 use super::resource_reads::resource_type;
+use super::resource_type::USER_ASSIGNED_IDENTITIES;
 use super::resource_types::implemented_types;
 use super::resource_writes::remove_resource;
 use super::tags::require_valid_tags;
@@ -171,7 +172,7 @@ const REFUSED_TYPES: &[(&str, &str)] = &[
 /// type stands for its child types too.
 const TYPES_WITH_PROVIDER: &[&str] = &[
     "Microsoft.KeyVault/vaults",
-    "Microsoft.ManagedIdentity/userAssignedIdentities",
+    USER_ASSIGNED_IDENTITIES,
     "Microsoft.Resources/deployments",
     "Microsoft.Storage/storageAccounts",
 ];

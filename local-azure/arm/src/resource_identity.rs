@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::access::{authorize_link, parse_request_scope};
 use super::error::{ArmServiceError, bad_request};
+use super::resource_type::USER_ASSIGNED_IDENTITIES;
 use super::resource_writes::ResourceWrite;
-
-const USER_ASSIGNED: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
 
 /// Completes `identity`: creates or removes the system-assigned identity, and checks that the caller may assign
 /// the user-assigned ones.
@@ -69,7 +68,7 @@ fn user_assigned(
             "principalId": principal.object_id,
             "clientId": principal.client_id,
         });
-        let action = format!("{USER_ASSIGNED}/assign/action");
+        let action = format!("{USER_ASSIGNED_IDENTITIES}/assign/action");
         authorize_link(write.call, write.caller, &action, write.id, &scope)?;
         completed.insert(id.clone(), value);
     }

@@ -15,6 +15,10 @@ use serde_json::Value;
 use super::error::bad_request;
 use super::resource_writes::{ResourceDeletion, ResourceWrite};
 
+/// The type of user-assigned managed identities.
+pub(crate) const USER_ASSIGNED_IDENTITIES: &str =
+    "Microsoft.ManagedIdentity/userAssignedIdentities";
+
 /// A resource type that clients can write.
 #[derive(Debug)]
 pub struct ResourceType {

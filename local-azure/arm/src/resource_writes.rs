@@ -26,7 +26,9 @@ use super::locations::{normalize_region, require_region};
 use super::long_running::PendingOperation;
 use super::providers::require_registered;
 use super::resource_reads::{render_resource, resource_type};
-use super::resource_type::{RegionRule, ResourceType, require_known_api_version, resource_name};
+use super::resource_type::{
+    RegionRule, ResourceType, USER_ASSIGNED_IDENTITIES, require_known_api_version, resource_name,
+};
 use super::resource_types::find_resource_type;
 use super::tags::require_valid_tags;
 
@@ -196,6 +198,10 @@ pub fn remove_resource(call: &mut OperationContext<'_>, id: &AccessScope) {
     remove_dependent_state(services, call.azure_mut(), &removed, now);
 }
 
+fn is_user_assigned(resource: &ArmResource) -> bool {
+    resource.kind.eq_ignore_ascii_case(USER_ASSIGNED_IDENTITIES)
+}
+
 /// Applies the side effects of removing resources: identities are removed from the directory, types release what
 /// they have besides the resource, and role assignments at removed scopes are deleted.
 fn remove_dependent_state(
@@ -206,8 +212,11 @@ fn remove_dependent_state(
 ) {
     azure.resources.record_deleted(removed, now);
     for resource in removed {
-        let user_assigned = resource.property("principalId");
-        let system_assigned = resource.body.get("identity").and_then(|it| it.get("principalId"));
+        let registered = find_resource_type(services, &resource.kind);
+        // Clients write the properties of other types, which may name the principal of another resource.
+        let user_assigned = resource.property("principalId").filter(|_| is_user_assigned(resource));
+        let identity = resource.body.get("identity").filter(|_| registered.is_some());
+        let system_assigned = identity.and_then(|it| it.get("principalId"));
         for principal in user_assigned.into_iter().chain(system_assigned) {
             let object = principal.as_str().and_then(|id| id.parse::<uuid::Uuid>().ok());
             if let Some(object) = object {
@@ -215,7 +224,7 @@ fn remove_dependent_state(
             }
         }
         azure.authorization.remove_within(&resource.id);
-        let Some(kind) = find_resource_type(services, &resource.kind) else { continue };
+        let Some(kind) = registered else { continue };
         for id in (kind.release)(azure, resource, now) {
             let removed = azure.resources.remove(&id);
             remove_dependent_state(services, azure, &removed, now);

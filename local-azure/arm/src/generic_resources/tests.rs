@@ -4,6 +4,7 @@ use http::StatusCode;
 use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::reply_json;
 use lanyard_emulator_state::request::ServiceReply;
+use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
 use super::{TYPES_WITH_PROVIDER, implemented_types, type_without_provider};
@@ -157,4 +158,23 @@ fn types_with_a_provider_are_implemented_by_the_complete_local_azure() {
     for kind in TYPES_WITH_PROVIDER {
         assert_eq!(type_without_provider(kind, implemented), None);
     }
+}
+
+#[test]
+fn deleting_a_resource_of_an_unknown_type_keeps_the_principals_that_it_names() {
+    let fixture = ArmFixture::new();
+    let principal = {
+        let state = fixture.probe.engine.state();
+        state.azure.registry.component_identity(Component::Disk).unwrap().object_id
+    };
+    let path = format!("{PLATFORM}/Microsoft.Cache/redis/cache");
+    let body = json!({
+        "location": "eastus",
+        "identity": { "principalId": principal },
+        "properties": { "principalId": principal },
+    });
+    assert_eq!(put(&fixture, &path, &body).status, StatusCode::CREATED);
+    let reply = fixture.send_request(fixture.owner, "DELETE", &path, "");
+    assert_eq!(reply.status, StatusCode::OK);
+    assert!(fixture.probe.engine.state().azure.directory.service_principal(principal).is_some());
 }
