@@ -205,14 +205,16 @@ async fn mount_and_unmount(
     case: ParityCase,
     provider: &str,
 ) -> Result<MountedContents, Failed> {
-    let volume = case_fixture.create_class_and_volume(
+    let mut volume = case_fixture.create_class_and_volume(
         &test_object_name(case, provider),
         provider,
         case.sign_in,
         case.objects,
     )?;
+    case_fixture.create_pod(&mut volume)?;
     let mounted = case_fixture.mount_and_read(&running.driver.client, &volume).await;
     let unmounted = case_fixture.unmount_and_expect_empty(&running.driver.client, &volume).await;
+    case_fixture.delete_pod(&volume)?;
     volume.remove_directory();
     let mounted = mounted.map_err(|error| error_of_provider(provider, &error))?;
     unmounted.map_err(|error| error_of_provider(provider, &error))?;
