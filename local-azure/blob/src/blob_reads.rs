@@ -14,10 +14,11 @@ use super::checksum::{crc64_base64, md5_base64};
 use super::conditions::RequestConditions;
 use super::error::BlobErrorCode;
 use super::http_date::http_date;
+use super::lease_check::check_lease_for_read;
 use super::permission::BlobPermission;
 use super::range::{ContentRange, parse_range};
 use super::reply::{reply_with_etag, with_etag, with_lease, with_metadata, with_optional_header};
-use super::request_headers::{parse_lease_id, reject_unsupported_headers};
+use super::request_headers::reject_unsupported_headers;
 use super::sas::has_signature;
 
 /// The largest range for which the service computes a checksum.
@@ -52,8 +53,7 @@ pub(super) fn find_readable_blob<'c>(
     reject_snapshot(call.request)?;
     reject_unsupported_headers(call.request)?;
     let blob = find_blob(&call.azure().storage, key)?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
-    blob.lease.check_read(call.now, lease_id, LeasedResource::Blob).map_err(BlobErrorCode::from)?;
+    check_lease_for_read(call, &blob.lease, LeasedResource::Blob)?;
     RequestConditions::parse(call.request)?.check_read((blob.etag, blob.last_modified)).map_err(
         |error| match error {
             BlobErrorCode::NOT_MODIFIED => {

@@ -17,10 +17,11 @@ use super::blob_tags::parse_tags_header;
 use super::checksum::{VerifiedChecksum, check_md5_form, md5_base64, verify_body_checksums};
 use super::conditions::RequestConditions;
 use super::error::BlobErrorCode;
+use super::lease_check::check_lease_for_write;
 use super::permission::BlobPermission;
 use super::reply::{reply_with_etag, with_optional_header};
 use super::request_headers::{
-    parse_blob_properties, parse_lease_id, parse_metadata, parse_tier, reject_unsupported_headers,
+    parse_blob_properties, parse_metadata, parse_tier, reject_unsupported_headers,
 };
 
 /// `PUT /{container}/{blob}`
@@ -101,9 +102,8 @@ pub(super) fn check_upload<'c>(
         return Err(BlobErrorCode::BLOB_ALREADY_EXISTS.to_reply());
     }
     conditions.check_write(existing.map(|blob| (blob.etag, blob.last_modified)))?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
     let lease = existing.map_or(&Lease::Available, |blob| &blob.lease);
-    lease.check_write(call.now, lease_id, LeasedResource::Blob).map_err(BlobErrorCode::from)?;
+    check_lease_for_write(call, lease, LeasedResource::Blob)?;
     Ok(existing)
 }
 
@@ -167,11 +167,7 @@ pub(super) fn check_change(call: &OperationContext<'_>, key: &BlobKey) -> Result
     let blob = find_blob(&call.azure().storage, key)?;
     let conditions = RequestConditions::parse(call.request)?;
     conditions.check_write(Some((blob.etag, blob.last_modified)))?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
-    Ok(blob
-        .lease
-        .check_write(call.now, lease_id, LeasedResource::Blob)
-        .map_err(BlobErrorCode::from)?)
+    check_lease_for_write(call, &blob.lease, LeasedResource::Blob)
 }
 
 /// Changes an existing blob, with a new entity tag.

@@ -16,9 +16,9 @@ use super::container_operations::{
 };
 use super::error::BlobErrorCode;
 use super::http_date::parse_iso_date;
+use super::lease_check::check_lease_for_read;
 use super::permission::BlobPermission;
 use super::reply::{container_reply, with_optional_header};
-use super::request_headers::parse_lease_id;
 use super::xml::{XmlWriter, parse_xml};
 
 /// The maximum number of stored access policies.
@@ -44,11 +44,7 @@ pub(super) fn get_container_acl(
 ) -> Result<ServiceReply, ServiceReply> {
     let key = authorize_container(call, &BlobPermission::GET_CONTAINER_ACL)?;
     let container = find_container(call, &key)?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
-    container
-        .lease
-        .check_read(call.now, lease_id, LeasedResource::Container)
-        .map_err(BlobErrorCode::from)?;
+    check_lease_for_read(call, &container.lease, LeasedResource::Container)?;
     let mut xml = XmlWriter::document();
     xml.open("SignedIdentifiers");
     for (id, policy) in &container.policies {
@@ -78,11 +74,7 @@ pub(super) fn set_container_acl(
     let container = find_container(call, &key)?;
     let conditions = RequestConditions::parse(call.request)?;
     conditions.check_write(Some((container.etag, container.last_modified)))?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
-    container
-        .lease
-        .check_read(call.now, lease_id, LeasedResource::Container)
-        .map_err(BlobErrorCode::from)?;
+    check_lease_for_read(call, &container.lease, LeasedResource::Container)?;
     change_container(call, &key, StatusCode::OK, |container| {
         container.public_access = public_access;
         container.policies = policies;

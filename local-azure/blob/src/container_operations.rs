@@ -10,9 +10,10 @@ use lanyard_emulator_state::storage::store::ContainerKey;
 use super::access::authorize_container;
 use super::conditions::RequestConditions;
 use super::error::BlobErrorCode;
+use super::lease_check::{check_lease_for_read, check_lease_for_write};
 use super::permission::BlobPermission;
 use super::reply::{container_reply, with_lease, with_metadata, with_optional_header};
-use super::request_headers::{parse_lease_id, parse_metadata, reject_unsupported_headers};
+use super::request_headers::{parse_metadata, reject_unsupported_headers};
 
 /// The container of an authorized request.
 pub(super) fn find_container<'c>(
@@ -71,11 +72,7 @@ pub(super) fn get_container_properties(
 ) -> Result<ServiceReply, ServiceReply> {
     let key = authorize_container(call, &BlobPermission::READ_CONTAINER)?;
     let container = find_container(call, &key)?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
-    container
-        .lease
-        .check_read(call.now, lease_id, LeasedResource::Container)
-        .map_err(BlobErrorCode::from)?;
+    check_lease_for_read(call, &container.lease, LeasedResource::Container)?;
     let reply = with_metadata(container_reply(StatusCode::OK, container), &container.metadata);
     let reply = with_lease(reply, &container.lease, call.now)
         .with_header("x-ms-has-immutability-policy", "false")
@@ -95,11 +92,7 @@ pub(super) fn delete_container(
     let container = find_container(call, &key)?;
     let conditions = RequestConditions::parse(call.request)?;
     conditions.check_write(Some((container.etag, container.last_modified)))?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
-    container
-        .lease
-        .check_write(call.now, lease_id, LeasedResource::Container)
-        .map_err(BlobErrorCode::from)?;
+    check_lease_for_write(call, &container.lease, LeasedResource::Container)?;
     call.azure_mut().storage.remove_container(&key);
     Ok(ServiceReply::empty(StatusCode::ACCEPTED))
 }
@@ -114,11 +107,7 @@ pub(super) fn set_container_metadata(
     let container = find_container(call, &key)?;
     let conditions = RequestConditions::parse(call.request)?;
     conditions.check_write(Some((container.etag, container.last_modified)))?;
-    let lease_id = parse_lease_id(call.request, "x-ms-lease-id")?;
-    container
-        .lease
-        .check_read(call.now, lease_id, LeasedResource::Container)
-        .map_err(BlobErrorCode::from)?;
+    check_lease_for_read(call, &container.lease, LeasedResource::Container)?;
     change_container(call, &key, StatusCode::OK, |container| container.metadata = metadata)
 }
 

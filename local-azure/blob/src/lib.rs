@@ -19,6 +19,7 @@ mod container_operations;
 mod copy_blob;
 pub mod error;
 mod http_date;
+mod lease_check;
 mod lease_operations;
 mod list_blobs;
 mod permission;

@@ -6,7 +6,7 @@ use super::{
     SasKind, SasParameters, SignedRequestParts, account_string_to_sign, resource_string_to_sign,
 };
 
-/// The version of signatures that Azure Resource Manager issues.
+/// The version of the signatures.
 const ISSUED_VERSION: &str = "2022-11-02";
 
 /// A signature that a client requests.
