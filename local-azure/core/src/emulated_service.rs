@@ -154,8 +154,8 @@ pub struct ScheduledWork {
 #[derive(Debug)]
 pub struct ServiceSet {
     services: Vec<EmulatedService>,
+    /// One table for each service; without rows for those that are not registered.
     routes: HashMap<AzureService, RouteTable>,
-    no_routes: RouteTable,
     scheduled: Option<ScheduledWork>,
     /// What services registered for their own use, by type.
     registries: HashMap<TypeId, &'static (dyn Any + Send + Sync)>,
@@ -171,13 +171,7 @@ impl ServiceSet {
             let rows = parts.flat_map(|part| part.operations.iter().copied().flatten());
             (service, RouteTable::new(rows))
         });
-        Self {
-            routes: routes.collect(),
-            services,
-            no_routes: RouteTable::new([]),
-            scheduled: None,
-            registries: HashMap::new(),
-        }
+        Self { routes: routes.collect(), services, scheduled: None, registries: HashMap::new() }
     }
 
     /// Adds work that is due at certain times.
@@ -199,18 +193,13 @@ impl ServiceSet {
         self.registries.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// All services, in the order of their registration.
-    pub fn iter(&self) -> impl Iterator<Item = &EmulatedService> {
-        self.services.iter()
-    }
-
     fn service(&self, service: AzureService) -> Option<&EmulatedService> {
         self.services.iter().find(|known| known.service == service)
     }
 
     /// The routes of a service; none for a service that is not registered.
     pub fn routes(&self, service: AzureService) -> &RouteTable {
-        self.routes.get(&service).unwrap_or(&self.no_routes)
+        &self.routes[&service]
     }
 
     /// The segments of a request's path, as the routes of a service match them.

@@ -88,6 +88,13 @@ pub struct State {
     pub caches: ServiceCaches,
 }
 
+impl State {
+    /// A state with empty caches.
+    pub fn new(azure: AzureState, ids: IdGenerator) -> Self {
+        Self { azure, ids, caches: ServiceCaches::default() }
+    }
+}
+
 /// The emulator without its listener.
 #[derive(Debug)]
 pub struct EmulatorEngine {
@@ -124,12 +131,12 @@ impl EmulatorEngine {
     pub fn new(
         clock: SharedClock,
         authority: std::sync::Arc<LocalAuthority>,
-        (clouds, services): (AzureClouds, &'static ServiceSet),
-        azure: AzureState,
-        ids: IdGenerator,
+        clouds: AzureClouds,
+        services: &'static ServiceSet,
+        state: State,
         writer: Option<StateWriter>,
     ) -> Self {
-        let state = Mutex::new(State { azure, ids, caches: ServiceCaches::default() });
+        let state = Mutex::new(state);
         let request_log = Mutex::new(RequestLog::default());
         let keys = PregeneratedKeys::of_process();
         Self {

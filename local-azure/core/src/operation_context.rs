@@ -212,20 +212,11 @@ impl<'a> OperationContext<'a> {
         Err(reply.with_rejection_reason("key not generated yet"))
     }
 
-    /// Runs the operation of Azure Resource Manager for another request, as if the client had sent it.
+    /// Runs the operation of Azure Resource Manager for another request, as if the client had sent it. `None` if
+    /// the operation is not implemented.
     pub fn run_arm_request(&mut self, request: &ServiceRequest) -> Option<ServiceReply> {
-        self.run_request(AzureService::Arm, request)
-    }
-
-    /// Runs the operation of a service for another request, as if the client had sent it. `None` if the service
-    /// does not implement the operation.
-    pub(crate) fn run_request(
-        &mut self,
-        service: AzureService,
-        request: &ServiceRequest,
-    ) -> Option<ServiceReply> {
-        let segments = self.services.route_segments(service, request);
-        let routes = self.services.routes(service);
+        let segments = self.services.route_segments(AzureService::Arm, request);
+        let routes = self.services.routes(AzureService::Arm);
         let OperationLookup::Found(operation, parameters) = routes.find(request, &segments) else {
             return None;
         };

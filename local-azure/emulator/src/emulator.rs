@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_emulator_core::authority::{AuthorityError, LocalAuthority};
-use lanyard_emulator_core::engine::EmulatorEngine;
+use lanyard_emulator_core::engine::{EmulatorEngine, State};
 use lanyard_emulator_core::request_log::RequestLogEntry;
 use lanyard_emulator_core::server::{ConnectionContext, MAX_CONNECTIONS, serve};
 use lanyard_emulator_core::snapshot::StateSnapshot;
@@ -414,9 +414,9 @@ impl EmulatorBuilder {
         let engine = EmulatorEngine::new(
             self.clock,
             Arc::new(authority),
-            (clouds, services()),
-            azure,
-            ids,
+            clouds,
+            services(),
+            State::new(azure, ids),
             writer,
         );
         // A restart without changes writes nothing, so that it need not wait for the disk.

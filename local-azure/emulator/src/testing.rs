@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use lanyard_clock::ManualClock;
 use lanyard_emulator_core::authority::LocalAuthority;
-use lanyard_emulator_core::engine::EmulatorEngine;
+use lanyard_emulator_core::engine::{EmulatorEngine, State};
 use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::azure_clouds::AzureClouds;
 use lanyard_emulator_state::azure_state::AzureState;
@@ -41,9 +41,9 @@ impl EngineFixture {
         let engine = EmulatorEngine::new(
             Arc::new(clock.clone()),
             authority,
-            (clouds, services()),
-            azure,
-            ids,
+            clouds,
+            services(),
+            State::new(azure, ids),
             None,
         );
         Self { engine, clock }

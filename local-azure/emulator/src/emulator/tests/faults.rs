@@ -18,9 +18,9 @@ async fn emulator_with_rule(rule: Value) -> Emulator {
     let engine = EmulatorEngine::new(
         SystemClock::shared(),
         authority,
-        (clouds, services()),
-        azure,
-        IdGenerator::Random,
+        clouds,
+        services(),
+        State::new(azure, IdGenerator::Random),
         None,
     );
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
