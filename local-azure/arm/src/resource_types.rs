@@ -19,9 +19,9 @@ pub struct ResourceTypes {
 }
 
 impl ResourceTypes {
-    /// Collects the types of tables: one list of tables for each crate with resource providers.
-    pub fn new(tables: &[&'static [&'static [ResourceType]]]) -> Self {
-        let types = tables.iter().copied().flatten().copied().flatten();
+    /// Collects the types of tables.
+    pub fn new(tables: &[&'static [ResourceType]]) -> Self {
+        let types = tables.iter().copied().flatten();
         Self {
             by_name: types.map(|known| (known.name.to_ascii_lowercase(), known)).collect(),
             implemented: OnceLock::new(),

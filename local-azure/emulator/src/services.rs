@@ -6,7 +6,6 @@
 
 use std::sync::LazyLock;
 
-use lanyard_emulator_arm::resource_types::ResourceTypes;
 use lanyard_emulator_core::emulated_service::{EmulatedService, ServiceSet};
 
 use crate::{control, drills};
@@ -35,21 +34,21 @@ const SERVICES: &[EmulatedService] = &[
 /// The services of this build.
 pub(crate) fn services() -> &'static ServiceSet {
     static SET: LazyLock<ServiceSet> = LazyLock::new(|| {
-        ServiceSet::new(SERVICES.iter().copied())
-            .with_registry(resource_types())
-            .with_scheduled_work(drills::SCHEDULED_WORK)
+        let set =
+            ServiceSet::new(SERVICES.iter().copied()).with_scheduled_work(drills::SCHEDULED_WORK);
+        #[cfg(feature = "resource-providers")]
+        let set = set.with_registry(resource_types());
+        set
     });
     &SET
 }
 
-/// The resource types of this build.
-fn resource_types() -> &'static ResourceTypes {
-    static TYPES: LazyLock<ResourceTypes> = LazyLock::new(|| {
-        ResourceTypes::new(&[
-            #[cfg(feature = "resource-providers")]
-            lanyard_emulator_resource_providers::TYPES,
-        ])
-    });
+#[cfg(feature = "resource-providers")]
+fn resource_types() -> &'static lanyard_emulator_arm::resource_types::ResourceTypes {
+    use lanyard_emulator_arm::resource_types::ResourceTypes;
+
+    static TYPES: LazyLock<ResourceTypes> =
+        LazyLock::new(|| ResourceTypes::new(lanyard_emulator_resource_providers::TYPES));
     &TYPES
 }
 
