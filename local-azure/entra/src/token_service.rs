@@ -120,19 +120,19 @@ const TOKEN_OPERATIONS: &[ServiceOperation] = &[
         reply_or_error(call, |call| token_endpoint::handle_token_request(call, EndpointVersion::V1))
     }),
     operation("DeviceCode_Post", Method::POST, "/{tenant}/oauth2/v2.0/devicecode", |call| {
-        reply_or_error(call, |call| device_code::start_device_flow(call, EndpointVersion::V2))
+        reply_or_error(call, device_code::start_device_flow)
     }),
 ];
 
 const SIGN_IN_OPERATIONS: &[ServiceOperation] = &[
     authorize_operation("Authorize_Get", Method::GET, "/{tenant}/oauth2/v2.0/authorize", |call| {
-        Ok(authorize::authorize(call, EndpointVersion::V2))
+        Ok(authorize::authorize(call))
     }),
     authorize_operation(
         "Authorize_Post",
         Method::POST,
         "/{tenant}/oauth2/v2.0/authorize",
-        |call| Ok(authorize::authorize(call, EndpointVersion::V2)),
+        |call| Ok(authorize::authorize(call)),
     ),
     operation("DevicePage_Get", Method::GET, "/device", |call| {
         Ok(device_code::show_device_page(call))

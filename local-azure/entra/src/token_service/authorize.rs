@@ -93,11 +93,11 @@ impl ResponseTarget {
     }
 }
 
-/// `GET` and `POST /{tenant}/oauth2[/v2.0]/authorize`: signs a user in, and sends an authorization code to
+/// `GET` and `POST /{tenant}/oauth2/v2.0/authorize`: signs a user in, and sends an authorization code to
 /// the redirect URI.
 ///
 /// Errors of client and redirect URI are shown to the user, all others are sent to the redirect URI.
-pub(super) fn authorize(call: &mut OperationContext<'_>, version: EndpointVersion) -> ServiceReply {
+pub(super) fn authorize(call: &mut OperationContext<'_>) -> ServiceReply {
     let form = ClientTokenForm::from_query_and_form(call.request);
     let verified = verify_client_and_redirect(call, &form);
     let (client, target) = match verified {
@@ -112,7 +112,7 @@ pub(super) fn authorize(call: &mut OperationContext<'_>, version: EndpointVersio
         }
         Err(error) => return target.error_reply(&error),
     };
-    match issue_code(call, &form, version, &client, &user) {
+    match issue_code(call, &form, &client, &user) {
         Ok(code) => {
             target.reply(&[("code", &code), ("session_state", &user.object_id.to_string())])
         }
@@ -185,7 +185,6 @@ fn select_signed_in_user(
 fn issue_code(
     call: &mut OperationContext<'_>,
     form: &ClientTokenForm,
-    version: EndpointVersion,
     client: &UserClient,
     user: &User,
 ) -> Result<String, TokenServiceError> {
@@ -193,7 +192,7 @@ fn issue_code(
         CodeChallenge::parse(challenge, form.field("code_challenge_method"))
             .map_err(|invalid| GRANT_MALFORMED.with_description(format!("{invalid}.")))
     });
-    let scope = form.require_scope(version)?;
+    let scope = form.require_scope(EndpointVersion::V2)?;
     let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let tenant = token_tenant(directory, path, client, user)?;

@@ -34,18 +34,17 @@ const INTERVAL: u32 = 5;
 const CODE_ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const CODE_LENGTH: usize = 9;
 
-/// `POST /{tenant}/oauth2[/v2.0]/devicecode`: starts a flow. The user signs in at once if the settings name
+/// `POST /{tenant}/oauth2/v2.0/devicecode`: starts a flow. The user signs in at once if the settings name
 /// one.
 pub(super) fn start_device_flow(
     call: &mut OperationContext<'_>,
-    version: EndpointVersion,
 ) -> Result<ServiceReply, TokenServiceError> {
     let form = ClientTokenForm::from_request(call.request);
     let directory = token_directory(call);
     let path = TenantInPath::find(directory, call.path_parameter("tenant"))?;
     let client_id = form.required("client_id")?;
     let client = UserClient::find(directory, path, client_id)?;
-    let scope = form.require_scope(version)?;
+    let scope = form.require_scope(EndpointVersion::V2)?;
     let automatic = call.azure().sign_ins.settings.automatic_user;
     let automatic = automatic
         .and_then(|id| directory.user(id))
@@ -73,24 +72,14 @@ pub(super) fn start_device_flow(
         "To sign in, use a web browser to open the page {url} and enter the code {user_code} to \
          authenticate."
     );
-    let body = match version {
-        EndpointVersion::V2 => json!({
-            "user_code": user_code,
-            "device_code": device_code,
-            "verification_uri": url,
-            "expires_in": EXPIRES_IN,
-            "interval": INTERVAL,
-            "message": message,
-        }),
-        EndpointVersion::V1 => json!({
-            "user_code": user_code,
-            "device_code": device_code,
-            "verification_url": url,
-            "expires_in": EXPIRES_IN.to_string(),
-            "interval": INTERVAL.to_string(),
-            "message": message,
-        }),
-    };
+    let body = json!({
+        "user_code": user_code,
+        "device_code": device_code,
+        "verification_uri": url,
+        "expires_in": EXPIRES_IN,
+        "interval": INTERVAL,
+        "message": message,
+    });
     Ok(ServiceReply::json(StatusCode::OK, &body))
 }
 
