@@ -202,7 +202,8 @@ fn type_without_provider(
     found.copied().filter(|entry| !is_provided(entry))
 }
 
-/// Refuses the types of [`REFUSED_TYPES`], changes of types without their provider, and the operations that an implemented type lacks.
+/// Refuses the types of [`REFUSED_TYPES`], changes of types without their provider, and the operations that an
+/// implemented type lacks.
 fn require_unknown_type(call: &OperationContext<'_>, kind: &str) -> Result<(), ServiceReply> {
     let (namespace, name) = kind.split_once('/').unwrap_or((kind, ""));
     let namespace = require_namespace(namespace)?;

@@ -73,7 +73,7 @@ pub(crate) fn start_drill(
     now: Timestamp,
 ) -> Result<(), DrillError> {
     if let Some(running) = &*azure.running_drill {
-        return Err(DrillError::AlreadyRunning(running.fault_drill.name.clone()));
+        return Err(DrillError::AlreadyRunning(running.fault_drill.name().to_owned()));
     }
     let mut names = fault_drill.faults.iter().map(|rule| &rule.name);
     if let Some(taken) = names.find(|name| azure.faults.contains(name)) {
@@ -112,7 +112,7 @@ pub(crate) fn stop_drill(azure: &mut AzureState) -> Option<String> {
     for rule in &fault_drill.faults {
         azure.faults.remove(&rule.name);
     }
-    Some(fault_drill.name)
+    Some(fault_drill.name().to_owned())
 }
 
 /// Whether a step of the running drill is due.

@@ -30,7 +30,6 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::drills::{DrillError, start_drill};
-use crate::fault_plan::FaultPlan;
 use crate::seed;
 use crate::seed::SeedError;
 use crate::seed::credential::IssuedCredential;
@@ -540,15 +539,6 @@ impl Emulator {
             .await
             .map_err(StateChangeError::Interrupted)??;
         Ok(())
-    }
-
-    /// Breaks one hop of one component in the running emulator.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the component has no identity.
-    pub async fn apply_fault_plan(&self, fault: FaultPlan) -> Result<(), StateChangeError> {
-        self.update_azure_state(move |azure, ids, now| fault.apply(azure, ids, now)).await
     }
 
     /// Changes create keys and write files, so they run on a blocking thread.

@@ -18,26 +18,25 @@ pub(crate) mod test_clients;
 pub(crate) mod test_credentials;
 mod vaults;
 
-use jiff::Timestamp;
-use lanyard_clock::ErrorHint;
-use lanyard_vocabulary::Component;
-use lanyard_vocabulary::cloud::CloudEndpoints;
 use std::borrow::Cow;
 
-pub(crate) use credential::{renew_credential, rotate_credential};
-pub(crate) use nodes::add_nodes;
-pub(crate) use plan::{SeedPlan, SeedPlanProblem};
-#[cfg(test)]
-#[cfg(test)]
-pub(crate) use test_clients::SubjectTokenError;
-
-use crate::fault_plan;
+use jiff::Timestamp;
+use lanyard_clock::ErrorHint;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::client_certificate::ClientCertificateError;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::asymmetric_key::AsymmetricKeyError;
 use lanyard_emulator_state::keys::{RsaKey, RsaKeySize};
 use lanyard_emulator_state::managed_identity_credential::CredentialIssueError;
+use lanyard_vocabulary::Component;
+use lanyard_vocabulary::cloud::CloudEndpoints;
+
+pub(crate) use self::credential::{renew_credential, rotate_credential};
+pub(crate) use self::nodes::add_nodes;
+pub(crate) use self::plan::{SeedPlan, SeedPlanProblem};
+#[cfg(test)]
+pub(crate) use self::test_clients::SubjectTokenError;
+use crate::fault_plan;
 
 /// The Azure state could not be created from a seed plan, or its seeded objects could not be changed.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,9 @@
 //! Errors of changing the state of a running emulator.
 
+use std::borrow::Cow;
+
 use lanyard_clock::ErrorHint;
 use lanyard_emulator_core::state_store::StateStoreError;
-use std::borrow::Cow;
 
 use crate::seed::SeedError;
 
@@ -23,13 +24,10 @@ pub enum StateChangeError {
 
 impl ErrorHint for StateChangeError {
     fn hint(&self) -> Option<Cow<'static, str>> {
-        let hint = match self {
-            Self::Seed(error) => return error.hint(),
-            Self::Store(error) => return error.hint(),
+        match self {
+            Self::Seed(error) => error.hint(),
+            Self::Store(error) => error.hint(),
             Self::Interrupted(_) => None,
-        };
-        hint.map(Cow::Borrowed)
+        }
     }
 }
-
-impl StateChangeError {}

@@ -22,6 +22,7 @@ use lanyard_emulator_core::operations::ServiceOperation;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::request::ServiceReply;
+use lanyard_emulator_state::resources::private_endpoint_connections::private_endpoint_connections;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use lanyard_emulator_state::vaults::vault::EmulatedVault;
 use lanyard_vocabulary::VaultName;
@@ -201,7 +202,7 @@ fn recover_vault(write: &mut ResourceWrite<'_, '_>, host: &str) -> Result<(), Se
 /// A vault with the connections of private endpoints.
 fn render_vault(resources: &ArmResourceStore, vault: &ArmResource) -> Value {
     let mut wire = vault.to_json();
-    let connections = lanyard_emulator_state::resources::private_endpoint_connections::private_endpoint_connections(resources, vault);
+    let connections = private_endpoint_connections(resources, vault);
     if !connections.is_empty() {
         wire["properties"]["privateEndpointConnections"] = json!(connections);
     }

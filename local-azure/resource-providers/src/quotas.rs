@@ -159,7 +159,7 @@ pub(crate) fn check_quotas(settings: &mut EmulatorSettings) -> Result<(), Settin
 struct Region<'a> {
     resources: &'a ArmResourceStore,
     subscription: AccessScope,
-    pub name: String,
+    name: String,
 }
 
 impl<'a> Region<'a> {

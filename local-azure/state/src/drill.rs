@@ -25,7 +25,7 @@ const NAMED_DRILLS: [&str; 8] = [
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultDrill {
-    pub name: String,
+    name: String,
     /// What happens, in one sentence.
     #[serde(default)]
     summary: String,
@@ -166,17 +166,9 @@ impl FaultDrill {
 }
 
 impl RunningDrill {
-    pub const fn fault_drill(&self) -> &FaultDrill {
-        &self.fault_drill
-    }
-
     /// Whether the drill has this name.
     pub fn is_named(&self, name: &str) -> bool {
         self.fault_drill.name == name
-    }
-
-    pub const fn started(&self) -> Timestamp {
-        self.started
     }
 
     /// The steps that were performed, and all steps.

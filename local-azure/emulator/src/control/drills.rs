@@ -70,8 +70,8 @@ fn running_json(call: &OperationContext<'_>) -> Value {
     let Some(running) = &*call.azure().running_drill else { return Value::Null };
     let (performed, steps) = running.progress();
     json!({
-        "name": running.fault_drill().name(),
-        "started": running.started(),
+        "name": running.fault_drill.name(),
+        "started": running.started,
         "performedSteps": performed,
         "steps": steps,
     })

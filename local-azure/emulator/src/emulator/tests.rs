@@ -9,6 +9,7 @@ use lanyard_emulator_state::imds_node::ImdsState;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::FaultPlan;
 use crate::testing;
 use crate::testing::{APP, LOGIN, SECRET, TENANT};
 

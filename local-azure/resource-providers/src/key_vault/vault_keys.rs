@@ -198,8 +198,7 @@ impl ArmKeyAttributes {
     }
 }
 
-/// The vault of a request, if the caller has the permission for `action` on the object in the path, or on the
-/// vault.
+/// The vault of a request, if the caller has the permission for `action` on the key in the path.
 fn authorized_vault<'c>(
     call: &'c mut OperationContext<'_>,
     action: &str,
@@ -207,10 +206,9 @@ fn authorized_vault<'c>(
     let path = path_scope(call)?;
     let vault = vault_scope(call)?;
     let object = call.path_parameter("object");
-    let scope = if object.is_empty() { &vault } else { &path };
-    authorize_call(call, &format!("Microsoft.KeyVault/vaults/{action}"), scope)?;
+    authorize_call(call, &format!("Microsoft.KeyVault/vaults/{action}"), &path)?;
     find_resource(call, &vault)?;
-    if !object.is_empty() && object.parse::<SecretName>().is_err() {
+    if object.parse::<SecretName>().is_err() {
         let rule = "A name has 1 to 127 letters, digits and `-`.";
         return Err(bad_request("BadRequest", format!("The name '{object}' is invalid. {rule}")));
     }

@@ -211,7 +211,7 @@ async fn restart_continues_the_running_drill() {
     let first = start("kv-throttled-at-boot").await.unwrap();
     let started = |emulator: &Emulator| {
         let state = emulator.engine.state();
-        state.azure.running_drill.as_ref().map(lanyard_emulator_state::drill::RunningDrill::started)
+        state.azure.running_drill.as_ref().map(|running| running.started)
     };
     let time = started(&first);
     first.shutdown().await;
