@@ -18,6 +18,7 @@ mod image;
 mod layers;
 mod pipelines;
 mod process;
+mod product_lines;
 mod prose;
 mod repository;
 mod task_error;

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::process;
+use crate::product_lines::product_lines;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
 
@@ -124,11 +125,7 @@ fn lines_without_tests(path: &Path, text: &str) -> usize {
     if is_test_file(path) {
         return 0;
     }
-    let lines: Vec<&str> = text.lines().collect();
-    lines
-        .windows(2)
-        .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod "))
-        .unwrap_or(lines.len())
+    product_lines(text)
 }
 
 fn machine_path(line: &str) -> Option<String> {

@@ -8,6 +8,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItemFn, Item, ItemMod, ItemUse, Macro, Meta, MetaList, UseTree};
 
+use crate::product_lines::product_lines;
 use crate::task_error::TaskError;
 
 /// The names of a module and of its parents below the crate root, whose own path is empty.
@@ -69,12 +70,6 @@ impl ModuleTree {
         }
         Ok(tree)
     }
-}
-
-/// Counts the lines before an inline module `tests`.
-fn product_lines(text: &str) -> usize {
-    let product = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(before, _)| before);
-    product.lines().count()
 }
 
 /// Collects the names and paths of one file.
