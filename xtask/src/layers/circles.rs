@@ -5,6 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
+
 use super::module_tree::{ModulePath, ModuleTree};
 
 /// The names of the items that one file uses of another.
@@ -25,27 +28,21 @@ impl ModuleTree {
     /// Finds the circles of the files, in the order of their first file.
     pub(super) fn circles(&self) -> Vec<ImportCircle> {
         let arrows = self.arrows();
-        let mut targets: BTreeMap<&ModulePath, Vec<&ModulePath>> = BTreeMap::new();
-        for (from, to) in arrows.keys() {
-            targets.entry(from).or_default().push(to);
-        }
-        let reachable: BTreeMap<_, _> =
-            targets.keys().map(|file| (*file, reachable_files(file, &targets))).collect();
-        let reaches = |from: &ModulePath, to: &ModulePath| {
-            reachable.get(from).is_some_and(|files| files.contains(to))
-        };
-        let mut circles: Vec<ImportCircle> = Vec::new();
-        for file in targets.keys() {
-            if !reaches(file, file) || circles.iter().any(|it| it.files.contains(*file)) {
-                continue;
-            }
-            let is_in_circle = |other: &ModulePath| reaches(file, other) && reaches(other, file);
-            let files = targets.keys().copied().filter(|it| is_in_circle(it)).cloned().collect();
-            let inner =
-                arrows.iter().filter(|((from, to), _)| is_in_circle(from) && is_in_circle(to));
-            let arrows = inner.map(|(files, names)| (files.clone(), names.clone())).collect();
-            circles.push(ImportCircle { files, arrows });
-        }
+        let graph: DiGraphMap<&ModulePath, ()> =
+            arrows.keys().map(|(from, to)| (from, to)).collect();
+        let mut circles: Vec<ImportCircle> = tarjan_scc(&graph)
+            .into_iter()
+            .filter(|files| files.len() > 1)
+            .map(|files| {
+                let files: BTreeSet<_> = files.into_iter().cloned().collect();
+                let inner = arrows
+                    .iter()
+                    .filter(|((from, to), _)| files.contains(from) && files.contains(to));
+                let arrows = inner.map(|(ends, names)| (ends.clone(), names.clone())).collect();
+                ImportCircle { files, arrows }
+            })
+            .collect();
+        circles.sort_by(|one, other| one.files.cmp(&other.files));
         circles
     }
 
@@ -134,20 +131,6 @@ impl ModuleTree {
         // An item that a macro declares.
         Some((module, name.clone()))
     }
-}
-
-/// The files that a file directly or indirectly imports.
-fn reachable_files<'a>(
-    file: &'a ModulePath,
-    targets: &BTreeMap<&'a ModulePath, Vec<&'a ModulePath>>,
-) -> BTreeSet<&'a ModulePath> {
-    let mut found = BTreeSet::new();
-    let mut waiting = vec![file];
-    while let Some(from) = waiting.pop() {
-        let new = targets.get(from).into_iter().flatten().filter(|to| found.insert(**to));
-        waiting.extend(new);
-    }
-    found
 }
 
 fn child(module: &ModulePath, name: &str) -> ModulePath {
