@@ -1,12 +1,12 @@
 //! `cargo xtask layers`: checks that crates depend only on crates of lower layers, that the files of a crate do
-//! not import each other in circles, and that no crate is larger than its ceiling.
+//! not import each other in cycles, and that no crate is larger than its ceiling.
 //!
 //! The table below is the only place that assigns crates to layers. A crate that is missing from the table
 //! fails the check, so adding a crate requires a decision.
 
-mod circles;
 mod crate_files;
 mod graph;
+mod import_cycles;
 mod module_tree;
 
 use std::collections::BTreeSet;
@@ -95,9 +95,9 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("xtask", CrateLayer::Tooling, 7000),
 ];
 
-/// The number of files that import each other in circles, for each crate with such files. The numbers may only
+/// The number of files that import each other in cycles, for each crate with such files. The numbers may only
 /// become lower. A crate that is not in the table has none.
-const FILES_IN_CIRCLES: &[(&str, usize)] = &[
+const FILES_IN_CYCLES: &[(&str, usize)] = &[
     ("lanyard-credential", 6),
     ("lanyard-emulator", 5),
     ("lanyard-emulator-arm", 14),
@@ -142,7 +142,7 @@ const KUBERNETES_CLIENTS: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
 const BANNED_CRATES: [&str; 8] =
     ["anyhow", "chrono", "native-tls", "openssl", "ring", "rsa", "serde_yaml", "serde_yml"];
 
-/// Checks the dependencies, the circles and the sizes of all crates; returns the number of checked dependencies.
+/// Checks the dependencies, the cycles and the sizes of all crates; returns the number of checked dependencies.
 pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
     let mut command = repository.cargo();
     command.args(["metadata", "--format-version", "1", "--locked", "--all-features"]);
@@ -160,17 +160,17 @@ pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
     }
     if !findings.is_empty() {
         return Err(TaskError::Findings {
-            check: "dependencies, circles and sizes that are not allowed",
+            check: "dependencies, cycles and sizes that are not allowed",
             findings,
         });
     }
     let edges = graph.members().map(|member| member.edges.len()).sum();
-    let in_circles: usize = FILES_IN_CIRCLES.iter().map(|(_, count)| count).sum();
+    let in_cycles: usize = FILES_IN_CYCLES.iter().map(|(_, count)| count).sum();
     process::print_line(&format!(
         "{} crates, {edges} dependencies, all on lower layers",
         graph.members().count()
     ));
-    process::print_line(&format!("{files} files, {in_circles} of them in known circles"));
+    process::print_line(&format!("{files} files, {in_cycles} of them in known cycles"));
     process::print_line(&format!("{lines} product lines, no crate above its ceiling"));
     Ok(edges)
 }
@@ -178,15 +178,15 @@ pub(crate) fn check(repository: &Repository) -> Result<usize, TaskError> {
 /// Rows of the tables without a crate.
 fn rows_without_crate(graph: &CrateGraph) -> Vec<String> {
     let layers = LAYERS.iter().map(|(name, ..)| (name, "layers"));
-    let circles = FILES_IN_CIRCLES.iter().map(|(name, _)| (name, "circles"));
-    let stale = layers.chain(circles).filter(|(name, _)| !graph.is_member(name));
+    let cycles = FILES_IN_CYCLES.iter().map(|(name, _)| (name, "cycles"));
+    let stale = layers.chain(cycles).filter(|(name, _)| !graph.is_member(name));
     stale.map(|(name, table)| format!("{name} is in the table of {table} and no crate")).collect()
 }
 
-/// Compares the circles and the size of a crate with the tables.
+/// Compares the cycles and the size of a crate with the tables.
 fn file_findings(found: &CrateFiles) -> Vec<String> {
-    let known = FILES_IN_CIRCLES.iter().find(|(name, _)| *name == found.name);
-    let mut findings = found.circle_findings(known.map_or(0, |(_, count)| *count));
+    let known = FILES_IN_CYCLES.iter().find(|(name, _)| *name == found.name);
+    let mut findings = found.cycle_findings(known.map_or(0, |(_, count)| *count));
     let row = LAYERS.iter().find(|(name, ..)| *name == found.name);
     findings.extend(row.and_then(|(.., ceiling)| found.size_finding(*ceiling)));
     findings

@@ -50,7 +50,7 @@ enum XtaskCommand {
     Check,
     /// Run everything that CI runs, with the seconds of each stage
     Ci(ci::Args),
-    /// Check the dependencies of crates, circles between their files, and their sizes
+    /// Check the dependencies of crates, import cycles of their files, and their sizes
     Layers,
     /// Check file lengths, file names and other conventions without a lint
     Tidy,

@@ -1,11 +1,11 @@
-//! The product files of a crate: their circles and their size.
+//! The product files of a crate: their cycles and their size.
 
 use std::cmp::Ordering;
 use std::fs;
 use std::path::Path;
 
-use super::circles::{ImportCircle, file_name};
 use super::graph::WorkspaceCrate;
+use super::import_cycles::{ImportCycle, file_name};
 use super::module_tree::ModuleTree;
 use crate::task_error::TaskError;
 
@@ -17,7 +17,7 @@ pub(super) struct CrateFiles {
     pub(super) count: usize,
     /// The number of product lines.
     pub(super) lines: usize,
-    circles: Vec<ImportCircle>,
+    cycles: Vec<ImportCycle>,
 }
 
 impl CrateFiles {
@@ -33,21 +33,19 @@ impl CrateFiles {
     fn add(&mut self, tree: &ModuleTree) {
         self.count += tree.files.len();
         self.lines += tree.files.values().sum::<usize>();
-        self.circles.extend(tree.circles());
+        self.cycles.extend(tree.cycles());
     }
 
-    /// Compares the number of files in circles with the known number.
-    pub(super) fn circle_findings(&self, known: usize) -> Vec<String> {
+    /// Compares the number of files in cycles with the known number.
+    pub(super) fn cycle_findings(&self, known: usize) -> Vec<String> {
         let name = &self.name;
-        let count: usize = self.circles.iter().map(|circle| circle.files.len()).sum();
+        let count: usize = self.cycles.iter().map(|cycle| cycle.files.len()).sum();
         match count.cmp(&known) {
             Ordering::Equal => Vec::new(),
             Ordering::Less => vec![format!(
-                "{name} has {count} files in circles; lower the figure in the table from {known}"
+                "{name} has {count} files in cycles; lower the figure in the table from {known}"
             )],
-            Ordering::Greater => {
-                self.circles.iter().map(|circle| circle_text(name, circle)).collect()
-            }
+            Ordering::Greater => self.cycles.iter().map(|cycle| cycle_text(name, cycle)).collect(),
         }
     }
 
@@ -60,12 +58,12 @@ impl CrateFiles {
 }
 
 /// The crate, the number of files and each import, with the names of its items.
-fn circle_text(name: &str, circle: &ImportCircle) -> String {
-    let mut text = format!("{name}: {} files import each other in a circle", circle.files.len());
-    for ((from, to), names) in &circle.arrows {
+fn cycle_text(name: &str, cycle: &ImportCycle) -> String {
+    let mut text = format!("{name}: {} files import each other in a cycle", cycle.files.len());
+    for ((from, to), names) in &cycle.edges {
         let names = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let arrow = format!("\n    {} -> {}: {names}", file_name(from), file_name(to));
-        text.push_str(&arrow);
+        let edge = format!("\n    {} -> {}: {names}", file_name(from), file_name(to));
+        text.push_str(&edge);
     }
     text
 }
@@ -82,7 +80,7 @@ fn read_file(path: &Path) -> Result<String, TaskError> {
 mod tests {
     use super::*;
 
-    /// A crate of two files in a circle, with three product lines.
+    /// A crate of two files in a cycle, with three product lines.
     fn test_crate() -> CrateFiles {
         let read = |path: &Path| {
             Ok(match path.to_str() {
@@ -99,11 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn files_in_circles_must_equal_the_known_number() {
-        let more = "example: 2 files import each other in a circle\n    a.rs -> b.rs: B, b\n    b.rs -> a.rs: A";
-        let fewer = "example has 2 files in circles; lower the figure in the table from 3";
+    fn files_in_cycles_must_equal_the_known_number() {
+        let more = "example: 2 files import each other in a cycle\n    a.rs -> b.rs: B, b\n    b.rs -> a.rs: A";
+        let fewer = "example has 2 files in cycles; lower the figure in the table from 3";
         for (known, expected) in [(0, vec![more]), (1, vec![more]), (2, vec![]), (3, vec![fewer])] {
-            assert_eq!(test_crate().circle_findings(known), expected, "{known}");
+            assert_eq!(test_crate().cycle_findings(known), expected, "{known}");
         }
     }
 

@@ -1,6 +1,6 @@
-//! Circles of imports between the files of a crate.
+//! Cycles of imports between the files of a crate.
 //!
-//! An arrow leads from a file to another file of the crate whose item it mentions, through re-exports. Arrows
+//! An edge leads from a file to another file of the crate whose item it mentions, through re-exports. Edges
 //! between a module and its direct child are not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,43 +11,43 @@ use petgraph::graphmap::DiGraphMap;
 use super::module_tree::{ModulePath, ModuleTree};
 
 /// The names of the items that one file uses of another.
-pub(super) type ImportArrows = BTreeMap<(ModulePath, ModulePath), BTreeSet<String>>;
+pub(super) type ImportEdges = BTreeMap<(ModulePath, ModulePath), BTreeSet<String>>;
 
 /// Files that directly or indirectly import each other.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ImportCircle {
+pub(super) struct ImportCycle {
     pub(super) files: BTreeSet<ModulePath>,
-    /// The arrows between these files.
-    pub(super) arrows: ImportArrows,
+    /// The edges between these files.
+    pub(super) edges: ImportEdges,
 }
 
 /// The maximum number of re-exports between a path and its item.
 const MAX_REEXPORTS: usize = 8;
 
 impl ModuleTree {
-    /// Finds the circles of the files, in the order of their first file.
-    pub(super) fn circles(&self) -> Vec<ImportCircle> {
-        let arrows = self.arrows();
+    /// Finds the cycles of the files, in the order of their first file.
+    pub(super) fn cycles(&self) -> Vec<ImportCycle> {
+        let edges = self.edges();
         let graph: DiGraphMap<&ModulePath, ()> =
-            arrows.keys().map(|(from, to)| (from, to)).collect();
-        let mut circles: Vec<ImportCircle> = tarjan_scc(&graph)
+            edges.keys().map(|(from, to)| (from, to)).collect();
+        let mut cycles: Vec<ImportCycle> = tarjan_scc(&graph)
             .into_iter()
             .filter(|files| files.len() > 1)
             .map(|files| {
                 let files: BTreeSet<_> = files.into_iter().cloned().collect();
-                let inner = arrows
+                let inner = edges
                     .iter()
                     .filter(|((from, to), _)| files.contains(from) && files.contains(to));
-                let arrows = inner.map(|(ends, names)| (ends.clone(), names.clone())).collect();
-                ImportCircle { files, arrows }
+                let edges = inner.map(|(ends, names)| (ends.clone(), names.clone())).collect();
+                ImportCycle { files, edges }
             })
             .collect();
-        circles.sort_by(|one, other| one.files.cmp(&other.files));
-        circles
+        cycles.sort_by(|one, other| one.files.cmp(&other.files));
+        cycles
     }
 
-    fn arrows(&self) -> ImportArrows {
-        let mut arrows = ImportArrows::new();
+    fn edges(&self) -> ImportEdges {
+        let mut edges = ImportEdges::new();
         for (path, module) in &self.modules {
             for mentioned in &module.paths {
                 let Some((declaring, name)) = self.resolve(path, mentioned, MAX_REEXPORTS) else {
@@ -56,11 +56,11 @@ impl ModuleTree {
                 let file = &self.modules[&declaring].file;
                 if *file != module.file && !are_parent_and_child(file, &module.file) {
                     let files = (module.file.clone(), file.clone());
-                    arrows.entry(files).or_default().insert(name);
+                    edges.entry(files).or_default().insert(name);
                 }
             }
         }
-        arrows
+        edges
     }
 
     /// The module that declares the item of a path, and the name of the item. `None` for modules and for items
@@ -164,10 +164,10 @@ mod tests {
         ModuleTree::read(Path::new("lib.rs"), read).expect("every file is Rust")
     }
 
-    /// The arrows as `from -> to: names`.
-    fn arrows_of(files: &[(&str, &str)]) -> Vec<String> {
-        let arrows = test_tree(files).arrows();
-        let text = arrows.iter().map(|((from, to), names)| {
+    /// The edges as `from -> to: names`.
+    fn edges_of(files: &[(&str, &str)]) -> Vec<String> {
+        let edges = test_tree(files).edges();
+        let text = edges.iter().map(|((from, to), names)| {
             let names = names.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
             format!("{} -> {}: {names}", from.join("::"), to.join("::"))
         });
@@ -203,12 +203,12 @@ mod tests {
                 ("user.rs", code),
             ];
             let expected = format!("user -> used: {names}");
-            assert_eq!(arrows_of(&files), [expected], "{code}");
+            assert_eq!(edges_of(&files), [expected], "{code}");
         }
     }
 
     #[test]
-    fn tests_modules_and_other_crates_have_no_arrows() {
+    fn tests_modules_and_other_crates_have_no_edges() {
         let cases = [
             "use crate::used;",
             "use std::fmt; use serde::Thing; fn f() { fmt::write(); Self::used(); ::used::make(); }",
@@ -225,12 +225,12 @@ mod tests {
                 ("used.rs", "pub struct Thing; pub fn make() {}"),
                 ("user.rs", code),
             ];
-            assert_eq!(arrows_of(&files), Vec::<String>::new(), "{code}");
+            assert_eq!(edges_of(&files), Vec::<String>::new(), "{code}");
         }
     }
 
     #[test]
-    fn arrows_between_a_module_and_its_direct_child_do_not_count() {
+    fn edges_between_a_module_and_its_direct_child_do_not_count() {
         let files = |user: &'static str| {
             [
                 ("lib.rs", "mod a; struct Root;"),
@@ -239,8 +239,8 @@ mod tests {
             ]
         };
         let none = Vec::<String>::new();
-        assert_eq!(arrows_of(&files("use super::A; pub struct B;")), none);
-        assert_eq!(arrows_of(&files("use crate::Root;")), ["a::b -> : Root"]);
+        assert_eq!(edges_of(&files("use super::A; pub struct B;")), none);
+        assert_eq!(edges_of(&files("use crate::Root;")), ["a::b -> : Root"]);
     }
 
     #[test]
@@ -250,11 +250,11 @@ mod tests {
             ("a.rs", "pub use crate::b::X; use crate::b::*;"),
             ("b.rs", "pub use crate::a::X; use crate::a::*;"),
         ];
-        assert_eq!(arrows_of(&files), ["a -> b: *", "b -> a: *"]);
+        assert_eq!(edges_of(&files), ["a -> b: *", "b -> a: *"]);
     }
 
     #[test]
-    fn circles_contain_only_the_files_that_reach_each_other() {
+    fn cycles_contain_only_the_files_that_reach_each_other() {
         let files = [
             ("lib.rs", "mod a; mod b; mod c; mod d; mod e;"),
             ("a.rs", "use crate::b::B; pub struct A;"),
@@ -263,12 +263,9 @@ mod tests {
             ("d.rs", "pub struct D;"),
             ("e.rs", "use crate::a::A;"),
         ];
-        let circles = test_tree(&files).circles();
-        let [circle] = circles.as_slice() else { panic!("{circles:?}") };
-        assert_eq!(
-            circle.files.iter().map(file_name).collect::<Vec<_>>(),
-            ["a.rs", "b.rs", "c.rs"]
-        );
-        assert_eq!(circle.arrows.len(), 3);
+        let cycles = test_tree(&files).cycles();
+        let [cycle] = cycles.as_slice() else { panic!("{cycles:?}") };
+        assert_eq!(cycle.files.iter().map(file_name).collect::<Vec<_>>(), ["a.rs", "b.rs", "c.rs"]);
+        assert_eq!(cycle.edges.len(), 3);
     }
 }
