@@ -50,21 +50,23 @@ impl VolumeDiskError {
 
 impl ErrorHint for VolumeDiskError {
     fn hint(&self) -> Option<Cow<'static, str>> {
-        match self.source.kind() {
+        Some(Cow::Borrowed(match self.source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Some("the file system of the volume is full: free space or enlarge it".into())
+                "the file system of the volume is full: free space or enlarge it"
             }
-            io::ErrorKind::ReadOnlyFilesystem => Some("the volume's own directory must be writable; only the pods' mounts of it are \
-                 read-only".into()),
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "the volume's own directory must be writable; only the pods' mounts of it are \
+                 read-only"
+            }
             io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => {
-                Some("setting a group that the process does not belong to needs CAP_CHOWN: run as root, \
-                 or omit the group".into())
+                "setting a group that the process does not belong to needs CAP_CHOWN: run as root, \
+                 or omit the group"
             }
             io::ErrorKind::PermissionDenied => {
-                Some("run as the owner of the volume's directory, or as root".into())
+                "run as the owner of the volume's directory, or as root"
             }
-            _ => None,
-        }
+            _ => return None,
+        }))
     }
 }
 

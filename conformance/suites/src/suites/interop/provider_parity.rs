@@ -214,10 +214,10 @@ async fn mount_and_unmount(
     case_fixture.create_pod(&mut volume)?;
     let mounted = case_fixture.mount_and_read(&running.driver.client, &volume).await;
     let unmounted = case_fixture.unmount_and_expect_empty(&running.driver.client, &volume).await;
-    case_fixture.delete_pod(&volume)?;
+    let deleted = case_fixture.delete_pod(&volume);
     volume.remove_directory();
     let mounted = mounted.map_err(|error| error_of_provider(provider, &error))?;
-    unmounted.map_err(|error| error_of_provider(provider, &error))?;
+    unmounted.and(deleted).map_err(|error| error_of_provider(provider, &error))?;
     Ok(mounted)
 }
 
