@@ -15,8 +15,9 @@ use std::process::ExitCode;
 
 use crash::node::{CrashTestContainer, CrashTestNode, VolumeStaging};
 use crash::plugin_process::{CrashTestPlugin, CrashTrigger, CsiCallResult, ProcessClock};
-use lanyard_node::{VolumeOperation, VolumeStep};
 use libtest_mimic::{Arguments, Failed, Trial};
+
+use lanyard_volume::{VolumeOperation, VolumeStep};
 
 fn main() -> ExitCode {
     let stagings = [(VolumeStaging::Detached, ""), (VolumeStaging::InPlace, "-in-place")];

@@ -38,6 +38,8 @@ enum CrateLayer {
     CoreAndTransports,
     /// Services for vaults and token issuers, which use the core and the transports.
     Services,
+    /// Fetches the content of volumes from the services.
+    Providers,
     /// Long-running components. The Kubernetes client is allowed from here on.
     LongRunning,
     /// Compositions without rules of their own.
@@ -60,6 +62,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-credential", CrateLayer::Libraries, 11_300),
     ("lanyard-api", CrateLayer::Libraries, 4400),
     ("lanyard-telemetry", CrateLayer::Libraries, 800),
+    ("lanyard-volume", CrateLayer::Libraries, 3500),
     ("lanyard-grpc", CrateLayer::Libraries, 4600),
     ("lanyard-emulator-state", CrateLayer::LocalAzureState, 14_500),
     ("lanyard-emulator-core", CrateLayer::LocalAzureCore, 4700),
@@ -77,6 +80,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-keyvault", CrateLayer::Services, 6200),
     ("lanyard-kms", CrateLayer::Services, 2500),
     ("lanyard-federation", CrateLayer::Services, 2300),
+    ("lanyard-provider", CrateLayer::Providers, 1500),
     ("lanyard-service-principals", CrateLayer::Services, 1600),
     ("lanyard-canary", CrateLayer::LongRunning, 2900),
     ("lanyard-infra", CrateLayer::LongRunning, 12_500),

@@ -20,7 +20,7 @@ use lanyard_credential::{
 use lanyard_keyvault::{
     FetchError, KeyVault, MountedFile, VaultReadError, VolumeFileOptions, fetch_files,
 };
-use lanyard_node::{
+use lanyard_volume::{
     AtomicVolume, FileEntry, ParseFilePathError, PublishError, PublishOutcome, TmpfsMount,
     TmpfsMountError,
 };

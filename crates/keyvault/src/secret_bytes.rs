@@ -91,6 +91,12 @@ impl From<Vec<u8>> for SharedSecretBytes {
     }
 }
 
+impl From<Zeroizing<Vec<u8>>> for SharedSecretBytes {
+    fn from(mut bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self::from(std::mem::take(&mut *bytes))
+    }
+}
+
 impl From<String> for SharedSecretBytes {
     /// Like the conversion from a vector.
     fn from(text: String) -> Self {

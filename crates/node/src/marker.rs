@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use lanyard_keyvault::VolumePod;
+use lanyard_provider::{ObjectTimestamps, ProviderObjectVersion};
 use lanyard_vocabulary::{Hop, OutcomeCode};
 use serde::{Deserialize, Serialize};
 
-use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
 use crate::publish_request::PublishRequest;
 use crate::rotation::PollRecord;
 

@@ -16,9 +16,9 @@ mod tests;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use lanyard_volume::{GrowthRequest, MemoryLimit, VolumesMemoryLimitError};
 use parking_lot::Mutex;
 
-use crate::memory_limit::{GrowthRequest, MemoryLimit, VolumesMemoryLimitError};
 use account_state::MemoryAccountState;
 
 pub use cache::CacheMemoryShare;

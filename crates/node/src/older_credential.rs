@@ -5,7 +5,7 @@
 //! (msi-dataplane v0.4.3 only accepts a newer `not_before`), or accept it and stop working. So the
 //! node plugin rejects it: the volume keeps its version of that object. A deliberate rollback of a
 //! bad certificate is requested with
-//! [`RotationPolicy::ACCEPT_OLDER`](crate::rotation::RotationPolicy::ACCEPT_OLDER).
+//! [`RotationPolicy::ACCEPT_OLDER`](lanyard_provider::RotationPolicy::ACCEPT_OLDER).
 //!
 //! Each object is checked alone, and the others of the volume are updated. An object is one unit (a
 //! certificate and its key are in one object); a volume is not, because objects of a vault are not
@@ -21,12 +21,11 @@ use jiff::Timestamp;
 use lanyard_clock::ErrorHint;
 use lanyard_credential::document::CredentialDocument;
 use lanyard_keyvault::SharedSecretBytes;
+use lanyard_provider::{
+    ObjectTimestamps, OlderVersion, ProviderError, ProviderObjectVersion, ProviderResponse,
+};
 use lanyard_vocabulary::OutcomeCode;
-
-use crate::directory::VolumeDiskError;
-use crate::file_path::FilePath;
-use crate::provider::{ObjectTimestamps, ProviderError, ProviderObjectVersion, ProviderResponse};
-use crate::rotation::OlderVersion;
+use lanyard_volume::{FilePath, VolumeDiskError};
 
 /// A credential of the provider that is older than the mounted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +59,7 @@ impl ErrorHint for OlderCredential {
         Some(Cow::Owned(format!(
             "restore the newer credential in the vault; if the rollback is intended, annotate \
              the class with `{}: \"{}\"`",
-            crate::rotation::RotationPolicy::ACCEPT_OLDER,
+            lanyard_provider::RotationPolicy::ACCEPT_OLDER,
             self.older_version(),
         )))
     }

@@ -36,7 +36,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
+use lanyard_provider::{ClassSource, IntervalBounds, PollInterval, Provider, Urgency};
 use lanyard_vocabulary::OutcomeCode;
+use lanyard_volume::{FailPoint, MountTable, PublishError, VolumeStep};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
@@ -46,16 +48,10 @@ pub use refresh::RefreshOutcome;
 pub use state::VolumeSnapshot;
 
 use crate::audit::AuditTrail;
-use crate::classes::ClassSource;
-use crate::error::PublishError;
-use crate::fail_point::FailPoint;
 use crate::memory::MemoryAccount;
-use crate::mount_table::MountTable;
-use crate::provider::{Provider, Urgency};
 use crate::publish_request::PublishRequest;
 use crate::reporter::Reporter;
-use crate::rotation::{IntervalBounds, PollInterval, RotatableVolumes, RotationTarget};
-use crate::volume_step::VolumeStep;
+use crate::rotation::{RotatableVolumes, RotationTarget};
 use disk::{PublishContext, TargetInspection};
 use fetched_response::FetchedResponse;
 use mount_target::MountTarget;
@@ -102,7 +98,7 @@ pub struct PublisherSettings {
     pub audit: AuditTrail,
     /// The crash point at which the process kills itself.
     #[cfg(feature = "crash-points")]
-    pub crash_at: Option<crate::CrashPoint>,
+    pub crash_at: Option<lanyard_volume::CrashPoint>,
 }
 
 impl PublisherSettings {

@@ -8,9 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lanyard_api::VolumeStatusReport;
 use lanyard_keyvault::VolumePod;
+use lanyard_provider::ProviderObjectVersion;
 use lanyard_vocabulary::{Hop, OutcomeCode};
-
-use crate::provider::ProviderObjectVersion;
 
 /// Reports the state of volumes: to the Kubernetes API in a cluster, to the log without one.
 #[async_trait]

@@ -1,7 +1,7 @@
 //! Polls mounted volumes for new content.
 //!
 //! Each volume has a [`PollHistory`]. [`decide_poll`] decides from it, from the timestamps of the
-//! mounted objects and from the class's [`RotationPolicy`] whether a poll is due. Both the
+//! mounted objects and from the class's [`RotationPolicy`](lanyard_provider::RotationPolicy) whether a poll is due. Both the
 //! kubelet's republish and the node plugin's own [`Rotator`] call it. So rotation works with and
 //! without `requiresRepublish`, and neither reads the vault more often than the interval allows.
 //!
@@ -10,7 +10,7 @@
 //! | healthy | the interval `I` |
 //! | near `renew_after` or `not_after` of an object | an eighth of the distance to it, between the floor `F` and `I` |
 //! | past `not_after` | `F` |
-//! | the annotation [`RotationPolicy::REFRESH`] changed | up to 5 s, spread over the volumes |
+//! | the annotation [`RotationPolicy::REFRESH`](lanyard_provider::RotationPolicy::REFRESH) changed | up to 5 s, spread over the volumes |
 //! | failures, the n-th in a row | `10 s · 2^(n-1)` (`F · 2^(n-1)` if the error does not recover by itself), at most `I` |
 //! | the service asked for a pause | at least that pause |
 //! | suppressed: another read found the service unavailable, and one read probes it | until the probe ends, at least 10 s; does not count as a failure |
@@ -28,20 +28,13 @@
 
 mod backoff;
 mod decision;
-mod interval;
 mod jitter;
 mod pod_token_state;
 mod poll_history;
 mod poll_wait;
-mod rotation_policy;
 mod rotator;
 
 pub use decision::{PollDecision, PollInputs, PollReason, decide_poll};
-pub use interval::{IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval};
 pub use pod_token_state::{PodTokenState, pod_token_state};
 pub use poll_history::{PollHistory, PollRecord};
-pub(crate) use poll_wait::min_wait as shortest_wait;
-pub use rotation_policy::{
-    AnnotationProblem, OlderVersion, ParseOlderVersionError, RefreshRequest, RotationPolicy,
-};
 pub use rotator::{RotatableVolumes, RotationTarget, Rotator, RotatorSettings};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::{ErrorHint as _, ManualClock, SystemClock};
-use lanyard_node::{AtomicVolume, FileEntry, TmpfsMount, TmpfsMountError};
+use lanyard_volume::{AtomicVolume, FileEntry, TmpfsMount, TmpfsMountError};
 use libtest_mimic::{Arguments, Trial};
 use rustix::mount::UnmountFlags;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};

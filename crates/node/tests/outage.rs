@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lanyard_clock::Clock as _;
 use lanyard_keyvault::testing::{FakeAzureFailure, FakeAzureService};
-use lanyard_node::rotation::PollInterval;
+use lanyard_provider::PollInterval;
 use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
-use lanyard_node::{AtomicVolume, FileEntry};
+use lanyard_volume::{AtomicVolume, FileEntry};
 use tempfile::TempDir;
 
 /// A directory on a tmpfs if there is one: a thousand flushes to a disk take long.

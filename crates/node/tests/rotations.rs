@@ -16,9 +16,11 @@ use lanyard_api::SecretProviderClass;
 use lanyard_clock::SystemClock;
 use lanyard_keyvault::{PodCredentials, SharedSecretBytes, VolumePod};
 use lanyard_node::{
-    InMemoryClassSource, NoopReporter, Provider, ProviderError, ProviderFile,
-    ProviderObjectVersion, ProviderRequest, ProviderResponse, PublishRequest, Publisher,
-    PublisherParts, PublisherSettings, RefreshOutcome, Urgency,
+    NoopReporter, PublishRequest, Publisher, PublisherParts, PublisherSettings, RefreshOutcome,
+};
+use lanyard_provider::{
+    InMemoryClassSource, Provider, ProviderError, ProviderFile, ProviderObjectVersion,
+    ProviderRequest, ProviderResponse, Urgency,
 };
 use libtest_mimic::{Arguments, Trial};
 use parking_lot::{Condvar, Mutex};

@@ -19,14 +19,16 @@ use lanyard_azure::{CircuitBreakerPolicy, RequestRate};
 use lanyard_clock::{Clock as _, SharedClock};
 use lanyard_keyvault::testing::{FakeAzure, FakeVaultLimit};
 use lanyard_keyvault::{NodeVaultSettings, NodeVaults, PodCredentials, VolumePod};
+use lanyard_node::NoopReporter;
 use lanyard_node::rotation::{
-    IntervalBounds, PollHistory, PollInterval, RotatableVolumes, RotationPolicy, RotationTarget,
-    Rotator, RotatorSettings,
+    PollHistory, RotatableVolumes, RotationTarget, Rotator, RotatorSettings,
 };
-use lanyard_node::{
-    AzureProvider, AzureProviderSettings, InMemoryClassSource, NoopReporter, ObjectTimestamps,
-    Provider, ProviderError, ProviderRequest, ProviderResponse, PublishError, Urgency,
+use lanyard_provider::{
+    AzureProvider, AzureProviderSettings, InMemoryClassSource, IntervalBounds, ObjectTimestamps,
+    PollInterval, Provider, ProviderError, ProviderRequest, ProviderResponse, RotationPolicy,
+    Urgency,
 };
+use lanyard_volume::PublishError;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
-use lanyard_node::{AtomicVolume, FileEntry, VolumeChange};
+use lanyard_volume::{AtomicVolume, FileEntry, VolumeChange};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tempfile::TempDir;

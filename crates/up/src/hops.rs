@@ -12,8 +12,9 @@ use lanyard_clock::ErrorHint as _;
 use lanyard_credential::{ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError};
 use lanyard_desired::proof::{ExpectedAuthorization, ProofCall, ProofTarget};
 use lanyard_keyvault::{PodCredentials, UnlimitedMemory, VolumePod, encoding};
-use lanyard_node::{ProviderError, ProviderRequest, ProviderResponse, PublishError, Urgency};
+use lanyard_provider::{ProviderError, ProviderRequest, ProviderResponse, Urgency};
 use lanyard_vocabulary::{Component, Hop};
+use lanyard_volume::PublishError;
 
 use crate::azure_environment::AzureEnvironment;
 use crate::hop_recorder::{HopFailed, HopOutput, HopRecorder};

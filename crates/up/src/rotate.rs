@@ -7,7 +7,7 @@ use std::time::Duration;
 use azure_core::credentials::TokenCredential as _;
 use lanyard_clock::ErrorHint as _;
 use lanyard_credential::KeyHealth;
-use lanyard_node::Urgency;
+use lanyard_provider::Urgency;
 use lanyard_vocabulary::{Component, Hop};
 
 use crate::control_api::AzureControlClient;

@@ -8,7 +8,7 @@ use lanyard_credential::ManagedIdentityTransport;
 use lanyard_desired::{DesiredState, RenderContext, desired_state};
 use lanyard_emulator::Emulator;
 use lanyard_keyvault::{NodeTransports, NodeVaultSettings, NodeVaults};
-use lanyard_node::{
+use lanyard_provider::{
     AzureProvider, AzureProviderSettings, ClassSource, InMemoryClassSource, Provider,
 };
 

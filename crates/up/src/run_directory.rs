@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use lanyard_clock::SharedClock;
-use lanyard_node::{AtomicVolume, MountOperation, PublishError, TmpfsMount, TmpfsMountError};
 use lanyard_vocabulary::{Component, Consumer};
+use lanyard_volume::{AtomicVolume, MountOperation, PublishError, TmpfsMount, TmpfsMountError};
 use parking_lot::Mutex;
 
 use crate::chosen_directory::{

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use lanyard_node::{PublishError, TmpfsMountError};
+use lanyard_volume::{PublishError, TmpfsMountError};
 
 /// An error while creating or opening the directories of a run.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use lanyard_grpc::csi::node_client::NodeClient;
 use lanyard_grpc::csi::volume_capability::access_mode::Mode;
 use lanyard_grpc::csi::volume_capability::{AccessMode, AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
-use lanyard_node::VolumeStep;
+use lanyard_volume::VolumeStep;
 use libtest_mimic::Failed;
 use rustix::process::Signal;
 use tonic::{Code, Status};

@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use kube::Api;
 use lanyard_api::SecretProviderClass;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
+use lanyard_provider::{ClassError, ClassSource};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, broadcast};
 use tokio::task::AbortHandle;
@@ -27,7 +28,6 @@ use tokio::task::AbortHandle;
 use self::bounded_class::BoundedClass;
 use self::store::{ClassLookup, ClassStore, MAX_CLASS_BYTES, evict_to_limit};
 use super::api::NodeKubernetesApi;
-use crate::classes::{ClassError, ClassSource};
 
 /// Caches the classes that volumes of this node name.
 ///

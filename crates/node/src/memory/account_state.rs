@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use lanyard_keyvault::CacheReserveError;
+use lanyard_volume::{GrowthRequest, MemoryLimit, MemoryPurpose, VolumesMemoryLimitError};
 use tokio::sync::oneshot;
-
-use crate::memory_limit::{GrowthRequest, MemoryLimit, MemoryPurpose, VolumesMemoryLimitError};
 
 /// The sequence number of a fetch, in the order in which fetches began.
 pub(super) type FetchId = u64;

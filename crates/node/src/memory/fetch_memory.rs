@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_keyvault::{MemoryExhausted, ReadMemory};
+use lanyard_provider::Urgency;
+use lanyard_volume::{GrowthRequest, MemoryPurpose, VolumesMemoryLimitError, min_file_size};
 
 use super::MemoryAccount;
 use super::account_state::{FetchId, Reservation, ReserveResult, WaiterId};
-use crate::memory_limit::{GrowthRequest, MemoryPurpose, VolumesMemoryLimitError, min_file_size};
-use crate::provider::Urgency;
 
 /// The memory that a fetch has reserved. Dropping the last clone releases it.
 #[derive(Debug, Clone)]

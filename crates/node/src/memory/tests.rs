@@ -11,13 +11,12 @@ use lanyard_keyvault::{
     CacheMemory, CacheReserveError, FetchError, Freshness, NodeVaultError, NodeVaultSettings,
     NodeVaults, PodCredentials, ReadError, ReadMemory, StaleCache, VolumePod, VolumeReadRequest,
 };
+use lanyard_provider::Urgency;
+use lanyard_volume::{FilePath, MemoryPurpose, max_generation_size};
 use proptest::prelude::*;
 
 use super::account_state::{Reservation, ReserveResult};
 use super::*;
-use crate::file_path::FilePath;
-use crate::memory_limit::{MemoryPurpose, max_generation_size};
-use crate::provider::Urgency;
 
 const KIB: u64 = 1024;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(90);

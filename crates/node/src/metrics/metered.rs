@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lanyard_provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use lanyard_vocabulary::OutcomeCode;
 
 use super::NodeMetrics;
-use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use crate::reporter::{
     PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeStatusUpdate,
 };

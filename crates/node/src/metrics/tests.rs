@@ -3,12 +3,12 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
 use lanyard_keyvault::VolumePod;
+use lanyard_provider::{ObjectTimestamps, ProviderObjectVersion};
 use lanyard_telemetry::MetricsPage;
 use parking_lot::Mutex;
 
 use super::*;
 use crate::marker::{MountedObject, VolumeLastError};
-use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
 use crate::publisher::{NodeMemoryUsage, VolumeSnapshot};
 use crate::reporter::{NoopReporter, PodEvent, PodEventKind, Reporter};
 use crate::rotation::{PollHistory, PollRecord};

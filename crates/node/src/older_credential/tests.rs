@@ -1,7 +1,7 @@
+use lanyard_provider::ProviderFile;
 use proptest::prelude::*;
 
 use super::*;
-use crate::provider::ProviderFile;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

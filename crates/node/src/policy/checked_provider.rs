@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lanyard_api::{IdentityMode, ProviderParameters, VaultObjectEntry};
+use lanyard_provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use lanyard_vocabulary::OutcomeCode;
 
 use crate::audit::{AuditEvent, AuditTrail, AuditVerdict, ObjectRead, ReadRequester};
 use crate::metrics::{NodeMetrics, PolicyDecision};
 use crate::policy::access::{SharedIdentity, VaultAccess, VaultObjectName};
 use crate::policy::{NodePolicy, PolicyVerdict, ReloadablePolicy};
-use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 /// The treatment of a read that no rule allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,10 +1,10 @@
 //! Entry points for fuzzing the parsers of external messages; not part of the public interface.
 
 use lanyard_grpc::provider::{MountRequest, MountResponse};
+use lanyard_volume::{FileEntry, Payload};
 
 use super::provider_server::ParsedMountRequest;
 use super::socket::parse_response;
-use crate::payload::{FileEntry, Payload};
 use crate::policy::NodePolicy;
 
 /// Parses the response of an external provider. An accepted response can be published.

@@ -27,13 +27,13 @@ use lanyard_grpc::provider::{
     VersionResponse,
 };
 use lanyard_keyvault::RetryClass;
+use lanyard_provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use lanyard_vocabulary::{OutcomeCode, RecoveryMode};
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status};
 
 use crate::memory::{FetchMemory, MemoryAccount};
 use crate::provider::socket::PROTOCOL;
-use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 pub(crate) use mount_request::ParsedMountRequest;
 
@@ -189,12 +189,12 @@ pub(crate) async fn hold_memory_until_sent(
 
 /// Builds the response. A file without a mode gets the mode of the request.
 fn mount_response(fetched: ProviderResponse, permission: u32) -> MountResponse {
-    let file = |file: crate::provider::ProviderFile| File {
+    let file = |file: lanyard_provider::ProviderFile| File {
         path: file.path.as_str().to_owned(),
         mode: i32::try_from(file.mode.unwrap_or(permission)).unwrap_or_default(),
         contents: file.content.expose().to_vec(),
     };
-    let version = |object: crate::provider::ProviderObjectVersion| WireVersion {
+    let version = |object: lanyard_provider::ProviderObjectVersion| WireVersion {
         id: object.id,
         version: object.version,
     };

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
+use lanyard_provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use lanyard_vocabulary::OutcomeCode;
 
 use crate::provider::attributes::PodOverrides;
 use crate::provider::socket::SocketProviders;
-use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 /// Selects the provider that `spec.provider` of the class names: `azure` in this process, every other
 /// provider by its socket.
@@ -94,7 +94,8 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::provider::{SocketProviderSettings, Urgency};
+    use crate::provider::SocketProviderSettings;
+    use lanyard_provider::Urgency;
 
     /// Records the vaults that were requested.
     #[derive(Debug, Default)]

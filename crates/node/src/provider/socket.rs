@@ -29,12 +29,12 @@ use async_trait::async_trait;
 use lanyard_clock::SharedClock;
 use lanyard_grpc::provider::csi_driver_provider_client::CsiDriverProviderClient;
 use lanyard_grpc::provider::{MountRequest, MountResponse, VersionRequest};
+use lanyard_provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use parking_lot::Mutex;
 use tonic::Code;
 use tonic::transport::Channel;
 
 use crate::provider::name::ProviderName;
-use crate::provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 
 pub(crate) use message::parse_response;
 use message::{content_size, mount_request};

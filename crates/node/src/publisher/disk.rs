@@ -2,7 +2,13 @@
 
 use lanyard_api::objects::MAX_FILES;
 use lanyard_clock::SharedClock;
+use lanyard_provider::ProviderResponse;
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
+use lanyard_volume::{
+    AtomicVolume, DetachedMount, FailPoint, GrowthRequest, MemoryBudget, MemoryPurpose,
+    OpenDirectory, PublishError, PublishOutcome, TmpfsMount, TmpfsOptions, VolumeChange,
+    VolumeGeneration, VolumeStep, max_generation_size,
+};
 use tonic::Code;
 
 use super::failure::PublishFailure;
@@ -13,18 +19,9 @@ use super::publish_plan::{
     MountContentState, MountProbe, PublishPlan, classify_content, plan_publish,
 };
 use crate::audit::{AuditEvent, AuditTrail, ReadRequester};
-use crate::directory::OpenDirectory;
-use crate::error::PublishError;
-use crate::fail_point::FailPoint;
-use crate::generation::VolumeGeneration;
 use crate::marker::VolumeMarker;
-use crate::memory_limit::{GrowthRequest, MemoryBudget, MemoryPurpose, max_generation_size};
-use crate::mount::{DetachedMount, TmpfsMount, TmpfsOptions};
-use crate::provider::ProviderResponse;
 use crate::publish_request::PublishRequest;
 use crate::rotation::PollHistory;
-use crate::volume::{AtomicVolume, PublishOutcome, VolumeChange};
-use crate::volume_step::VolumeStep;
 
 /// The settings and shared services of the mount operations.
 #[derive(Debug, Clone)]

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use lanyard_clock::ErrorHint as _;
 use lanyard_keyvault::{RetryClass, VolumePod};
+use lanyard_provider::{ClassError, ProviderError};
 use lanyard_vocabulary::{OutcomeCode, RecoveryMode, format_error_chain};
+use lanyard_volume::PublishError;
 use tonic::Code;
 
 use super::publish_plan::TargetObstacle;
-use crate::classes::ClassError;
-use crate::error::PublishError;
-use crate::provider::ProviderError;
 
 /// A volume could not be published or unpublished.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -220,7 +219,7 @@ mod tests {
 
     #[test]
     fn failures_that_need_a_change_say_so_for_every_code() {
-        use crate::payload::PayloadProblem;
+        use lanyard_volume::PayloadProblem;
         let problems: Vec<PayloadProblem> = Vec::new();
         let payload = PublishError::InvalidPayload { dir: "/v".into(), problems };
         let obstacle = PublishFailure::from_obstacle(TargetObstacle::File, "/v".as_ref());
@@ -243,9 +242,9 @@ mod tests {
         for code in [TokenUnavailable, VaultThrottled, VaultUnavailable, ProviderError] {
             assert_eq!(PublishFailure::new(code, "").grpc, Code::Unavailable, "{code}");
         }
-        let error = |retry| crate::provider::ProviderError {
+        let error = |retry| lanyard_provider::ProviderError {
             retry,
-            ..crate::provider::ProviderError::new(ProviderError, "no")
+            ..lanyard_provider::ProviderError::new(ProviderError, "no")
         };
         for (retry, code) in [
             (RetryClass::Invalid, Code::FailedPrecondition),

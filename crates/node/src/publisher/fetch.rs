@@ -2,16 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use lanyard_provider::{ProviderObjectVersion, ProviderRequest, RotationPolicy, Urgency};
 use lanyard_vocabulary::OutcomeCode;
+use lanyard_volume::VolumeStep;
 
 use super::PublishEngine;
 use super::disk::max_files_size;
 use super::failure::PublishFailure;
 use super::fetched_response::FetchedResponse;
-use crate::provider::{ProviderObjectVersion, ProviderRequest, Urgency};
 use crate::publish_request::PublishRequest;
-use crate::rotation::RotationPolicy;
-use crate::volume_step::VolumeStep;
 
 impl PublishEngine {
     /// Reads the class and asks its provider for the content. Ends early at the fetch timeout or

@@ -5,21 +5,24 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lanyard_clock::ErrorHint as _;
+use lanyard_keyvault::SharedSecretBytes;
+use lanyard_provider::{
+    ObjectTimestamps, OlderVersion, ProviderObjectVersion, ProviderResponse, RotationPolicy,
+    StaleResponse,
+};
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
+use lanyard_volume::{AtomicVolume, FilePath, PublishOutcome, VolumeChange};
 
 use super::failure::PublishFailure;
 use super::mounted_volume::MountedVolume;
-use crate::file_path::FilePath;
 use crate::marker::{MountedObject, VolumeLastError, VolumeMarker};
 use crate::memory::FetchMemory;
 use crate::older_credential::{
     OlderCredential, OlderCredentialCheck, find_older_credentials, read_mounted_credentials,
     restore_mounted_objects,
 };
-use crate::provider::{ObjectTimestamps, ProviderObjectVersion, ProviderResponse, StaleResponse};
 use crate::publish_request::PublishRequest;
-use crate::rotation::{OlderVersion, PollHistory, RotationPolicy};
-use crate::volume::{AtomicVolume, PublishOutcome, VolumeChange};
+use crate::rotation::PollHistory;
 
 /// A provider's response with the rotation policy of its class.
 #[derive(Debug)]
@@ -64,7 +67,10 @@ impl FetchedResponse {
         mut self,
         mounted: &MountedVolume,
     ) -> Result<(ProviderResponse, ContentRecord), PublishFailure> {
-        let load = |path: &FilePath| AtomicVolume::load_file(&mounted.volume, path);
+        let load = |path: &FilePath| {
+            let content = AtomicVolume::load_file(&mounted.volume, path)?;
+            Ok(content.map(SharedSecretBytes::from))
+        };
         let (versions, stamps): (Vec<ProviderObjectVersion>, BTreeMap<String, ObjectTimestamps>) =
             if mounted.marker.objects.is_empty() {
                 read_mounted_credentials(&self.response, load)

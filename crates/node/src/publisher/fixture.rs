@@ -11,7 +11,12 @@ use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::ManualClock;
 use lanyard_keyvault::{PodCredentials, SharedSecretBytes, VolumePod};
+use lanyard_provider::{
+    InMemoryClassSource, ObjectTimestamps, Provider, ProviderError, ProviderFile,
+    ProviderObjectVersion, ProviderRequest, ProviderResponse, StaleResponse, Urgency,
+};
 use lanyard_vocabulary::OutcomeCode;
+use lanyard_volume::{MountTable, TmpfsMount};
 use parking_lot::Mutex;
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
@@ -20,14 +25,7 @@ use tokio::task::JoinHandle;
 
 use super::failure::PublishFailure;
 use super::{Publisher, PublisherParts, PublisherSettings};
-use crate::classes::InMemoryClassSource;
 use crate::marker::VolumeMarker;
-use crate::mount::TmpfsMount;
-use crate::mount_table::MountTable;
-use crate::provider::{
-    ObjectTimestamps, Provider, ProviderError, ProviderFile, ProviderObjectVersion,
-    ProviderRequest, ProviderResponse, StaleResponse, Urgency,
-};
 use crate::publish_request::PublishRequest;
 use crate::reporter::{
     PodEvent, PodEventKind, PollResult, Reporter, StatusReportError, VolumeStatusUpdate,

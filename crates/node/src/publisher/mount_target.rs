@@ -6,16 +6,16 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use lanyard_volume::{
+    DiskOperation, FailPoint, MountOperation, MountTable, OpenDirectory, TmpfsMountError,
+    VolumeDiskError, disk_error,
+};
 use rustix::fs::{
     self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
 };
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::directory::{DiskOperation, OpenDirectory, VolumeDiskError, disk_error};
-use crate::fail_point::FailPoint;
-use crate::mount::{MountOperation, TmpfsMountError};
-use crate::mount_table::MountTable;
 use crate::target_path::parse_target_below;
 
 /// The target path of a volume.
@@ -125,7 +125,7 @@ impl MountTarget {
             .map(|file| OpenDirectory::from_fd(file, &self.path, fail_point.clone()))
             .map_err(|errno| self.disk_error_at(DiskOperation::Open, errno))?;
         root.list()?;
-        let in_memory = kind.f_type == crate::mount::TMPFS_MAGIC;
+        let in_memory = kind.f_type == lanyard_volume::TMPFS_MAGIC;
         Ok(TargetState::Mounted { root, id, layers: self.layers()?.max(1), in_memory })
     }
 

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use lanyard_api::{ObjectStatusReport, VolumeStatusReport};
 use lanyard_keyvault::PodCredentials;
+use lanyard_provider::{ObjectTimestamps, ProviderObjectVersion};
 use lanyard_vocabulary::{Hop, RecoveryMode};
+use lanyard_volume::{AtomicVolume, VolumeGeneration};
 
 use super::failure::PublishFailure;
 use super::mount_target::{MountId, MountTarget};
 use super::state::VolumeSnapshot;
-use crate::generation::VolumeGeneration;
 use crate::marker::{MountedObject, VolumeLastError, VolumeMarker};
-use crate::provider::{ObjectTimestamps, ProviderObjectVersion};
 use crate::publish_request::PublishRequest;
 use crate::reporter::VolumeStatusUpdate;
 use crate::rotation::PollHistory;
-use crate::volume::AtomicVolume;
 
 #[derive(Debug)]
 pub(super) struct MountedVolume {

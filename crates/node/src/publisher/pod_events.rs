@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lanyard_keyvault::VolumePod;
 use lanyard_vocabulary::{OutcomeCode, OutcomeCodeDetails, format_error_chain};
+use lanyard_volume::VolumeStep;
 use parking_lot::Mutex;
 
 use super::PublishEngine;
@@ -14,7 +15,6 @@ use super::volume_lock::VolumeLockGuard;
 use crate::marker::VolumeLastError;
 use crate::publish_request::PublishRequest;
 use crate::reporter::{PodEvent, PodEventKind};
-use crate::volume_step::VolumeStep;
 
 /// The last failures of volumes that are not mounted, by target. The kubelet never unpublishes a
 /// volume whose first publish failed for good, so entries expire after [`FAILURE_RETENTION`].

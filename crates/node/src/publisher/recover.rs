@@ -8,9 +8,8 @@ use super::mount_target::{MountTarget, has_required_kernel_features};
 use super::mounted_volume::MountedVolume;
 use super::publish_plan::PublishPlan;
 use super::{PublishEngine, run_blocking};
-use crate::error::PublishError;
-use crate::mount_table::MountTable;
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
+use lanyard_volume::{MountTable, PublishError};
 
 /// The outcome of [`Publisher::recover`](super::Publisher::recover).
 #[derive(Debug, Default)]

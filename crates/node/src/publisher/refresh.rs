@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lanyard_provider::{PollInterval, ProviderObjectVersion, Urgency};
 use lanyard_vocabulary::OutcomeCode;
+use lanyard_volume::{PublishError, VolumeChange};
 
 use super::disk::{self, ContentUpdate};
 use super::failure::PublishFailure;
 use super::mounted_volume::MountedVolume;
 use super::volume_lock::VolumeLockGuard;
 use super::{PublishEngine, pod_events, run_blocking};
-use crate::error::PublishError;
-use crate::provider::{ProviderObjectVersion, Urgency};
 use crate::publish_request::PublishRequest;
 use crate::reporter::{PodEventKind, PollResult};
-use crate::rotation::{PollDecision, PollInputs, PollInterval, decide_poll};
-use crate::volume::VolumeChange;
+use crate::rotation::{PollDecision, PollInputs, decide_poll};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lanyard_volume::{GrowthRequest, MemoryBudget, VolumesMemoryLimitError};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::mounted_volume::MountedVolume;
 use super::state::VolumeSnapshot;
 use crate::memory::{FetchMemory, MemoryAccount, VolumeMemory};
-use crate::memory_limit::{GrowthRequest, MemoryBudget, VolumesMemoryLimitError};
 
 /// The locks of all targets that are in use or mounted.
 #[derive(Debug, Clone)]

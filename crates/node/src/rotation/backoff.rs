@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lanyard_keyvault::RetryClass;
+use lanyard_provider::PollInterval;
 
-use super::interval::PollInterval;
-use super::poll_wait::{MIN_GAP, min_wait};
+use super::poll_wait::MIN_GAP;
 
 /// The wait between the `failures`-th failure in a row and the next poll, without jitter.
 ///
@@ -20,7 +20,7 @@ pub(super) fn backoff_after_failures(
 ) -> Duration {
     let longest = interval.duration();
     let (first, asked) = match retry {
-        RetryClass::Invalid | RetryClass::Denied => (min_wait(interval), None),
+        RetryClass::Invalid | RetryClass::Denied => (interval.min_wait(), None),
         RetryClass::Throttled { after } => (MIN_GAP, after),
         // Transient. Unknown retry classes are treated as transient.
         _ => (MIN_GAP, None),

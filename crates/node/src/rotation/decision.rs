@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lanyard_provider::{ObjectTimestamps, PollInterval, RefreshRequest, Urgency};
 
 use super::backoff::backoff_after_failures;
-use super::interval::PollInterval;
 use super::jitter::DeterministicJitter;
 use super::pod_token_state::PodTokenState;
 use super::poll_history::PollHistory;
 use super::poll_wait::{healthy_wait, min_gap};
-use super::rotation_policy::RefreshRequest;
-use crate::provider::{ObjectTimestamps, Urgency};
 
 /// The inputs of a poll decision.
 #[derive(Debug, Clone, Copy)]

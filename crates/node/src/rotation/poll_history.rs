@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_keyvault::RetryClass;
+use lanyard_provider::{OlderVersion, PollInterval, RefreshRequest, RotationPolicy};
 use serde::{Deserialize, Serialize};
-
-use super::interval::PollInterval;
-use super::rotation_policy::{OlderVersion, RefreshRequest, RotationPolicy};
 
 /// The polls of one volume: when it was polled, with which outcome, and what its class requested.
 ///

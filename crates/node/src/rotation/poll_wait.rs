@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lanyard_provider::{ObjectTimestamps, PollInterval};
 
 use super::decision::PollReason;
-use super::interval::PollInterval;
-use crate::provider::ObjectTimestamps;
 
 /// The wait between a poll at `at` and the next one, without jitter, and its reason.
 ///
@@ -25,19 +24,13 @@ pub(super) fn healthy_wait(
         .min_by_key(|(wait, _)| *wait)
         .filter(|(wait, _)| *wait < longest)
         .map_or((longest, PollReason::Interval), |(wait, reason)| {
-            (wait.max(min_wait(interval)), reason)
+            (wait.max(interval.min_wait()), reason)
         })
-}
-
-/// The minimum wait of a healthy volume.
-pub(crate) fn min_wait(interval: PollInterval) -> Duration {
-    let interval = interval.duration();
-    (interval / 4).max(MIN_WAIT_BOUND).min(interval)
 }
 
 /// The minimum time between two polls of a volume, whatever the reason.
 pub(super) fn min_gap(interval: PollInterval) -> Duration {
-    let floor = min_wait(interval);
+    let floor = interval.min_wait();
     MIN_GAP.min(floor / 10 * 9)
 }
 
@@ -62,8 +55,6 @@ fn time_between(one: Timestamp, other: Timestamp) -> Duration {
 
 /// A moment is approached in steps of an eighth of the remaining time.
 const APPROACH_DIVISOR: u32 = 8;
-
-const MIN_WAIT_BOUND: Duration = Duration::from_secs(30);
 
 /// Also the first back-off after a failure.
 pub(super) const MIN_GAP: Duration = Duration::from_secs(10);
@@ -124,13 +115,6 @@ mod tests {
         assert_eq!(healthy_wait(interval, [ObjectTimestamps::default()], at(0)), expected);
     }
 
-    #[test]
-    fn a_short_interval_is_its_own_floor() {
-        for (interval, seconds) in [("1h", 900), ("2m", 30), ("30s", 30), ("5s", 5)] {
-            assert_eq!(min_wait(interval.parse().unwrap()), Duration::from_secs(seconds));
-        }
-    }
-
     proptest! {
         #[test]
         fn no_wait_is_shorter_than_the_floor_or_longer_than_the_interval(
@@ -145,7 +129,7 @@ mod tests {
                 ..ObjectTimestamps::default()
             };
             let (wait, _) = healthy_wait(interval, [stamps], at(0));
-            prop_assert!(wait >= min_wait(interval) && wait <= interval.duration());
+            prop_assert!(wait >= interval.min_wait() && wait <= interval.duration());
             prop_assert!(min_gap(interval) <= wait);
         }
     }

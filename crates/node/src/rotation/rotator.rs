@@ -16,14 +16,12 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
 use lanyard_keyvault::{PodCredentials, VolumePod};
+use lanyard_provider::{ClassSource, IntervalBounds, ObjectTimestamps, PollInterval, Urgency};
+use lanyard_volume::PublishError;
 use tokio::task::JoinSet;
 
 use self::scheduler::{RotationScheduler, RotationTask, RotationTaskOutcome};
-use super::interval::{IntervalBounds, PollInterval};
 use super::poll_history::PollHistory;
-use crate::classes::ClassSource;
-use crate::error::PublishError;
-use crate::provider::{ObjectTimestamps, Urgency};
 use crate::reporter::Reporter;
 
 /// The mounted volumes of the node, as the [`Rotator`] uses them. The publisher implements it.

@@ -9,9 +9,9 @@ use lanyard_clock::ErrorHint;
 use lanyard_keyvault::{
     SharedSecretBytes, TlsSecretError, parse_tls_certificates, parse_tls_private_key,
 };
+use lanyard_volume::{FilePath, ParseFilePathError};
 
 use super::mounted_files::{MAX_SECRET_BYTES, MountedFiles};
-use crate::file_path::{FilePath, ParseFilePathError};
 
 /// The desired state of a Secret, from the class and the mounted files.
 #[derive(Debug)]

@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use lanyard_keyvault::SharedSecretBytes;
+use lanyard_provider::PollInterval;
+use lanyard_volume::{FilePath, MARKER_PATH, MAX_MARKER_BYTES};
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use super::write_decision::ContentAge;
-use crate::file_path::FilePath;
 use crate::marker::VolumeMarker;
-use crate::rotation::PollInterval;
-use crate::volume::{MARKER_PATH, MAX_MARKER_BYTES};
 
 /// The files of a volume, all of one generation.
 #[derive(Debug)]
@@ -246,8 +245,8 @@ mod tests {
 
     use super::*;
     use crate::marker::VolumeLastError;
-    use crate::payload::FileEntry;
-    use crate::volume::AtomicVolume;
+    use lanyard_volume::AtomicVolume;
+    use lanyard_volume::FileEntry;
 
     const DRIVER: &str = "secrets-store.csi.k8s.io";
     const VOLUME: &str = "pods/u/volumes/kubernetes.io~csi/v/mount";

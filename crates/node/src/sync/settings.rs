@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::rotation::PollInterval;
+use lanyard_provider::PollInterval;
 
 /// Settings of a [`SecretSync`](super::SecretSync).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use kube::Api;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_clock::ErrorHint;
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
+use lanyard_provider::{ClassError, ClassSource};
 use lanyard_vocabulary::format_error_chain;
 
 use super::desired::{InvalidSecretObjectError, desired_secret, referenced_files};
@@ -22,7 +23,6 @@ use super::secret_applier::{
 };
 use super::settings::SecretSyncSettings;
 use super::volume_selection::{DriverVolumesLocation, SelectVolumeError, select_volume};
-use crate::classes::{ClassError, ClassSource};
 use crate::kubernetes::KubeClassCache;
 use crate::kubernetes::NodeKubernetesApi;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lanyard_node::PodEventKind;
-use lanyard_node::rotation::RotationPolicy;
+use lanyard_provider::RotationPolicy;
 use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::Trial;
 

@@ -17,14 +17,17 @@ use lanyard_kubelet::{
 use lanyard_node::audit::{AuditSink, AuditTrail};
 use lanyard_node::rotation::{RotatableVolumes, RotationTarget, Rotator, RotatorSettings};
 use lanyard_node::{
-    ClassError, ClassSource, NodeMetrics, NodePluginServer, NodePluginServerParts,
-    NodePluginServerSettings, NodeServeError, ObjectTimestamps, PodEvent, PodEventKind, Provider,
-    ProviderError, ProviderFile, ProviderObjectVersion, ProviderRequest, ProviderResponse,
-    PublishError, Publisher, PublisherParts, PublisherSettings, RegistrationSettings, Reporter,
-    StatusReportError, Urgency, VolumeStatusUpdate,
+    NodeMetrics, NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError,
+    PodEvent, PodEventKind, Publisher, PublisherParts, PublisherSettings, RegistrationSettings,
+    Reporter, StatusReportError, VolumeStatusUpdate,
+};
+use lanyard_provider::{
+    ClassError, ClassSource, ObjectTimestamps, Provider, ProviderError, ProviderFile,
+    ProviderObjectVersion, ProviderRequest, ProviderResponse, Urgency,
 };
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::OutcomeCode;
+use lanyard_volume::PublishError;
 use parking_lot::Mutex;
 use rustix::mount::UnmountFlags;
 use tokio::sync::oneshot;

@@ -13,10 +13,11 @@ use lanyard_keyvault::{NodeVaultSettings, NodeVaults, PodCredentials, StaleCache
 use lanyard_kubernetes::KubernetesApi;
 use lanyard_node::rotation::{Rotator, RotatorSettings};
 use lanyard_node::{
-    AzureProvider, AzureProviderSettings, InMemoryClassSource, KubeReporter, KubeReporterSettings,
-    MeteredProvider, MeteredReporter, NodeKubernetesApi, NodeMetrics, PodEventQueue,
-    PublishFailure, PublishRequest, Publisher, PublisherParts, PublisherSettings, Reporter,
+    KubeReporter, KubeReporterSettings, MeteredProvider, MeteredReporter, NodeKubernetesApi,
+    NodeMetrics, PodEventQueue, PublishFailure, PublishRequest, Publisher, PublisherParts,
+    PublisherSettings, Reporter,
 };
+use lanyard_provider::{AzureProvider, AzureProviderSettings, InMemoryClassSource};
 use lanyard_telemetry::MetricsPage;
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;

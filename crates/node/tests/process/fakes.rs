@@ -16,14 +16,17 @@ use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
 use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
 use lanyard_keyvault::SharedSecretBytes;
 use lanyard_node::{
-    FilePath, InMemoryClassSource, MemoryAccount, MeteredProvider, MeteredReporter, NodeMetrics,
-    NodePluginServer, NodePluginServerParts, NodePluginServerSettings, NodeServeError,
-    NoopReporter, Provider, ProviderError, ProviderFile, ProviderObjectVersion, ProviderRequest,
-    ProviderResponse, ProviderServer, Publisher, PublisherParts, PublisherSettings,
-    RegistrationSettings,
+    MemoryAccount, MeteredProvider, MeteredReporter, NodeMetrics, NodePluginServer,
+    NodePluginServerParts, NodePluginServerSettings, NodeServeError, NoopReporter, ProviderServer,
+    Publisher, PublisherParts, PublisherSettings, RegistrationSettings,
+};
+use lanyard_provider::{
+    InMemoryClassSource, Provider, ProviderError, ProviderFile, ProviderObjectVersion,
+    ProviderRequest, ProviderResponse,
 };
 use lanyard_telemetry::{MetricsPage, Readiness, ReadinessGate};
 use lanyard_vocabulary::OutcomeCode;
+use lanyard_volume::FilePath;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;

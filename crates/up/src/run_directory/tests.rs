@@ -1,5 +1,5 @@
 use lanyard_clock::SystemClock;
-use lanyard_node::FileEntry;
+use lanyard_volume::FileEntry;
 
 use super::*;
 

@@ -16,7 +16,8 @@ use lanyard_keyvault::{
 use lanyard_kubernetes::ApiAccess;
 use lanyard_node::audit::AuditTrail;
 use lanyard_node::policy::{PolicyCheckedProvider, PolicyMode, ReloadablePolicy};
-use lanyard_node::{AzureProvider, AzureProviderSettings, MemoryAccount, NodeMetrics, Provider};
+use lanyard_node::{MemoryAccount, NodeMetrics};
+use lanyard_provider::{AzureProvider, AzureProviderSettings, Provider};
 use lanyard_vocabulary::format_error_chain;
 
 use super::flags::{KeyVaultArgs, NodeArgs, PolicyModeArg};

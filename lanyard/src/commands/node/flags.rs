@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use lanyard_node::DriverName;
-use lanyard_node::rotation::PollInterval;
+use lanyard_provider::PollInterval;
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::Cloud;
 
@@ -263,7 +263,7 @@ impl NodeLogArgs {
         match self.verbosity {
             0 | 1 => "info",
             2..=4 => {
-                "info,lanyard=debug,lanyard_node=debug,lanyard_keyvault=debug,lanyard_azure=debug,lanyard_credential=debug"
+                "info,lanyard=debug,lanyard_node=debug,lanyard_keyvault=debug,lanyard_azure=debug,lanyard_credential=debug,lanyard_provider=debug,lanyard_volume=debug"
             }
             _ => "debug,h2=info,hyper=info,hyper_util=info,tower=info,rustls=info",
         }

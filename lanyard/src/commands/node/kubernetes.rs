@@ -9,10 +9,11 @@ use lanyard_api::SecretProviderClass;
 use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_node::{
-    ClassSource, InMemoryClassSource, KubeClassCache, KubeClassCacheSettings, KubeReporter,
-    KubeReporterSettings, MeteredReporter, NodeKubernetesApi, NodeMetrics, NoopReporter,
-    PodEventQueue, Reporter, SecretSync, SecretSyncSettings,
+    KubeClassCache, KubeClassCacheSettings, KubeReporter, KubeReporterSettings, MeteredReporter,
+    NodeKubernetesApi, NodeMetrics, NoopReporter, PodEventQueue, Reporter, SecretSync,
+    SecretSyncSettings,
 };
+use lanyard_provider::{ClassSource, InMemoryClassSource};
 use lanyard_telemetry::{Readiness, ReadinessGate};
 use lanyard_vocabulary::format_error_chain;
 

@@ -11,10 +11,11 @@ use lanyard_node::policy::ReloadablePolicy;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
     MemoryAccount, MeteredProvider, MeteredReporter, NodeKubernetesApi, NodeMetrics,
-    NodePluginServer, NodePluginServerParts, NodePluginServerSettings, PodOverrides, Provider,
+    NodePluginServer, NodePluginServerParts, NodePluginServerSettings, PodOverrides,
     ProviderRegistry, ProviderServer, Publisher, PublisherParts, PublisherSettings, SecretSync,
     SecretSyncHealth, SocketProviderSettings, SocketProviders,
 };
+use lanyard_provider::Provider;
 use lanyard_telemetry::{
     BoundListener, BuildInfo, ListenAddress, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
     ReadinessGate, ReadinessWarnings, health_routes, metrics_routes,
@@ -431,7 +432,7 @@ fn publisher_settings(
     #[cfg(feature = "crash-points")]
     if let Some(point) = &environment.crash_at {
         publisher.crash_at = Some(point.parse().map_err(|error| {
-            let error: lanyard_node::ParseCrashPointError = error;
+            let error: lanyard_volume::ParseCrashPointError = error;
             CommandError::invalid_input("LANYARD_CRASH_AT").with_cause(&error)
         })?);
     }

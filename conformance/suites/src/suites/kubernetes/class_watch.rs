@@ -7,9 +7,8 @@ use lanyard_api::SecretProviderClass;
 use lanyard_clock::SystemClock;
 use lanyard_cluster::ControlPlane;
 use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
-use lanyard_node::{
-    ClassChange, ClassError, ClassSource, KubeClassCache, KubeClassCacheSettings, NodeKubernetesApi,
-};
+use lanyard_node::{ClassChange, KubeClassCache, KubeClassCacheSettings, NodeKubernetesApi};
+use lanyard_provider::{ClassError, ClassSource};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 

@@ -3,7 +3,8 @@
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use lanyard_node::{ClassError, ClassSource, KubeClassCache, KubeClassCacheSettings, Reporter};
+use lanyard_node::{KubeClassCache, KubeClassCacheSettings, Reporter};
+use lanyard_provider::{ClassError, ClassSource};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 

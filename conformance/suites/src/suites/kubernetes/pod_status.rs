@@ -7,9 +7,9 @@ use lanyard_api::{SecretProviderClassPodStatus, VolumeStatusReport};
 use lanyard_cluster::ControlPlane;
 use lanyard_keyvault::VolumePod;
 use lanyard_node::{
-    KubeReporter, KubeReporterSettings, PodEventQueue, ProviderObjectVersion, Reporter,
-    VolumeStatusUpdate,
+    KubeReporter, KubeReporterSettings, PodEventQueue, Reporter, VolumeStatusUpdate,
 };
+use lanyard_provider::ProviderObjectVersion;
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 

@@ -9,11 +9,12 @@ use kube::api::{ListParams, PostParams};
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_clock::SystemClock;
 use lanyard_cluster::ControlPlane;
-use lanyard_node::rotation::PollInterval;
 use lanyard_node::{
-    AtomicVolume, FileEntry, KubeClassCache, KubeClassCacheSettings, Reporter, SecretSync,
-    SecretSyncSettings, VolumeStatusUpdate,
+    KubeClassCache, KubeClassCacheSettings, Reporter, SecretSync, SecretSyncSettings,
+    VolumeStatusUpdate,
 };
+use lanyard_provider::PollInterval;
+use lanyard_volume::{AtomicVolume, FileEntry};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 use tempfile::TempDir;

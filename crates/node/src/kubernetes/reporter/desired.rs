@@ -177,8 +177,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::provider::ProviderObjectVersion;
     use lanyard_api::ObjectStatusReport;
+    use lanyard_provider::ProviderObjectVersion;
 
     fn object(id: &str, version: &str) -> ProviderObjectVersion {
         ProviderObjectVersion { id: id.to_owned(), version: version.to_owned() }

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_keyvault::{PodCredentials, VolumePod};
+use lanyard_provider::{
+    Provider, ProviderError, ProviderObjectVersion, ProviderRequest, ProviderResponse, Urgency,
+};
 use lanyard_vocabulary::OutcomeCode;
 
 use super::*;
 use crate::audit::{AuditSink, AuditTrail, verify_chain};
-use crate::provider::{
-    Provider, ProviderError, ProviderObjectVersion, ProviderRequest, ProviderResponse, Urgency,
-};
 
 /// Returns every object in version `v1`, and counts its requests.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_api::SecretProviderClass;
 use lanyard_grpc::provider::MountRequest;
 use lanyard_keyvault::{PodCredentials, ReadMemory, VolumePod};
+use lanyard_provider::{ProviderObjectVersion, ProviderRequest, Urgency};
 
 use crate::provider::tokens::{InvalidJsonError, parse_json, parse_secrets, parse_tokens};
-use crate::provider::{ProviderObjectVersion, ProviderRequest, Urgency};
 use crate::volume_attribute::{
     CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS, is_user_attribute,
 };
@@ -107,7 +107,7 @@ impl ParsedMountRequest {
         if is_mounted { Urgency::Rotation } else { Urgency::Mount }
     }
 
-    /// Converts this request for a [`Provider`](crate::provider::Provider).
+    /// Converts this request for a [`Provider`](lanyard_provider::Provider).
     pub(crate) fn provider_request<'a>(
         &'a self,
         urgency: Urgency,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lanyard_clock::ManualClock;
 use lanyard_grpc::provider::ObjectVersion as WireVersion;
+use lanyard_provider::{ProviderFile, ProviderObjectVersion, ProviderRequest};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::provider::{ProviderFile, ProviderObjectVersion, ProviderRequest};
 
 /// Records its requests and returns one file.
 #[derive(Debug, Default)]

@@ -4,13 +4,13 @@ use std::error::Error;
 use std::time::Duration;
 
 use lanyard_keyvault::{PodCredentials, RetryClass};
+use lanyard_provider::ProviderError;
 use lanyard_vocabulary::OutcomeCode;
 use tonic::{Code, Status};
 
 use super::SocketProviderSettings;
 use super::message::ProviderResponseProblem;
 use super::trusted_socket::SocketConnectError;
-use crate::provider::ProviderError;
 use crate::provider::name::{ParseProviderNameError, ProviderName};
 use crate::provider::tokens::redact;
 

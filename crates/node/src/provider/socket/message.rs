@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_grpc::provider::{MountRequest, MountResponse};
 use lanyard_keyvault::SharedSecretBytes;
+use lanyard_provider::{ProviderFile, ProviderObjectVersion, ProviderRequest, ProviderResponse};
+use lanyard_volume::FilePath;
 
-use crate::file_path::FilePath;
 use crate::provider::attributes::provider_attributes;
 use crate::provider::tokens::{secrets_to_json, tokens_to_json};
-use crate::provider::{ProviderFile, ProviderObjectVersion, ProviderRequest, ProviderResponse};
 use crate::volume_attribute::TOKENS;
 
 /// The default mode of files in a request: 0644, in decimal.

@@ -13,6 +13,7 @@ use lanyard_grpc::provider::csi_driver_provider_server::{
 };
 use lanyard_grpc::provider::{Error, File, ObjectVersion as WireVersion, VersionResponse};
 use lanyard_keyvault::{PodCredentials, ReadMemory, RetryClass, UnlimitedMemory, VolumePod};
+use lanyard_provider::Urgency;
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
@@ -22,7 +23,6 @@ use tonic::{Request, Response, Status};
 use super::message::ProviderResponseProblem;
 use super::*;
 use crate::memory::MemoryAccount;
-use crate::provider::Urgency;
 use crate::provider::tokens::{parse_secrets, parse_tokens};
 
 const TOKENS: &str =
@@ -461,9 +461,9 @@ proptest! {
             let entries: Vec<_> = response
                 .files
                 .iter()
-                .map(|it| crate::payload::FileEntry::new(it.path.clone(), it.content.expose(), it.mode.unwrap_or(0o644)))
+                .map(|it| lanyard_volume::FileEntry::new(it.path.clone(), it.content.expose(), it.mode.unwrap_or(0o644)))
                 .collect();
-            prop_assert!(crate::payload::Payload::parse(&entries).is_ok());
+            prop_assert!(lanyard_volume::Payload::parse(&entries).is_ok());
         }
     }
 }

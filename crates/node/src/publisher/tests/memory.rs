@@ -1,6 +1,7 @@
+use lanyard_volume::{TmpfsUsage, max_generation_size};
+
 use super::*;
 use crate::memory::MemoryAccount;
-use crate::memory_limit::{TmpfsUsage, max_generation_size};
 use crate::publisher::fixture::DRIVER_NAME;
 use crate::rotation::RotatableVolumes;
 

@@ -1,9 +1,9 @@
+use lanyard_provider::{ObjectTimestamps, RotationPolicy};
+
 use super::*;
 use crate::audit::{AuditSink, AuditTrail};
-use crate::provider::ObjectTimestamps;
 use crate::publisher::fixture::DRIVER_NAME;
 use crate::reporter::PollResult;
-use crate::rotation::RotationPolicy;
 
 #[tokio::test]
 #[ignore = "mounts file systems: run as root or with `cargo xtask test`"]

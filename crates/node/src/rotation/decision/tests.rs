@@ -1,9 +1,9 @@
 use lanyard_keyvault::RetryClass;
+use lanyard_provider::RotationPolicy;
 use proptest::prelude::*;
 
 use super::*;
 use crate::rotation::poll_history::PollRecord;
-use crate::rotation::rotation_policy::RotationPolicy;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

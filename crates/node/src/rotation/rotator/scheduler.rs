@@ -7,17 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::ErrorHint as _;
+use lanyard_provider::{ObjectTimestamps, PollInterval, RotationPolicy, Urgency};
 use lanyard_vocabulary::OutcomeCode;
+use lanyard_volume::SCRUB_GRACE;
 
 use super::event_history::{RotationEventHistory, RotationEventTopic, RotationProblem};
 use super::{RotationTarget, RotatorSettings};
-use crate::generation::SCRUB_GRACE;
-use crate::provider::{ObjectTimestamps, Urgency};
 use crate::reporter::PodEvent;
 use crate::rotation::decision::{PollDecision, PollInputs, decide_poll};
-use crate::rotation::interval::PollInterval;
 use crate::rotation::pod_token_state::pod_token_state;
-use crate::rotation::rotation_policy::RotationPolicy;
 
 /// Namespace and name of a class.
 type ClassKey = (String, String);

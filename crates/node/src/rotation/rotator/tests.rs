@@ -4,14 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::{Clock, ManualClock};
 use lanyard_keyvault::RetryClass;
+use lanyard_provider::{ClassError, RotationPolicy};
 use lanyard_vocabulary::OutcomeCode;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::classes::ClassError;
 use crate::reporter::{PodEvent, PodEventKind, StatusReportError, VolumeStatusUpdate};
-use crate::rotation::RotationPolicy;
 
 /// In-memory volumes whose provider returns scripted outcomes.
 #[derive(Debug)]

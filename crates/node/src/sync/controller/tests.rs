@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::client::Body;
 use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_kubernetes::KubernetesApi;
+use lanyard_provider::PollInterval;
 use lanyard_telemetry::MetricsPage;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -14,7 +15,6 @@ use super::*;
 use crate::kubernetes::KubeClassCacheSettings;
 use crate::metrics::NodeMetrics;
 use crate::reporter::{StatusReportError, VolumeStatusUpdate};
-use crate::rotation::PollInterval;
 use crate::sync::secret_applier::SecretApplyError;
 
 #[derive(Debug, Default)]

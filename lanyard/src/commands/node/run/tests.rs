@@ -1,4 +1,5 @@
-use lanyard_node::{InMemoryClassSource, NoopReporter};
+use lanyard_node::NoopReporter;
+use lanyard_provider::InMemoryClassSource;
 
 use super::*;
 use crate::commands::node::tests::parse_node_args;

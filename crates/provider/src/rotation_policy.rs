@@ -10,7 +10,7 @@ use lanyard_api::SecretProviderClass;
 use lanyard_clock::ErrorHint;
 use serde::{Deserialize, Serialize};
 
-use super::interval::{IntervalBounds, ParseIntervalError, PollInterval};
+use crate::interval::{IntervalBounds, ParseIntervalError, PollInterval};
 
 /// The rotation settings in the annotations of a class. An invalid annotation is ignored and
 /// reported in [`RotationPolicy::problems`].
@@ -82,7 +82,8 @@ impl RefreshRequest {
         Some(Self(hex))
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    /// The digest as lower-case hexadecimal digits.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

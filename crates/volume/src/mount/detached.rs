@@ -15,7 +15,7 @@ use super::{MountOperation, TmpfsMount, TmpfsMountError, TmpfsOptions, mount_err
 /// A tmpfs that is not attached to a mount point yet. It is invisible and disappears with this
 /// process. A volume that is written first and attached when it is complete is never visible empty.
 #[derive(Debug)]
-pub(crate) struct DetachedMount {
+pub struct DetachedMount {
     handle: OwnedFd,
     dir: PathBuf,
 }
@@ -23,10 +23,7 @@ pub(crate) struct DetachedMount {
 impl DetachedMount {
     /// Creates a tmpfs that is intended for `dir`. Returns `None` if the kernel or sandbox does not
     /// support detached mounts (Linux before 5.2).
-    pub(crate) fn create(
-        dir: &Path,
-        options: TmpfsOptions,
-    ) -> Result<Option<Self>, TmpfsMountError> {
+    pub fn create(dir: &Path, options: TmpfsOptions) -> Result<Option<Self>, TmpfsMountError> {
         match create_detached_tmpfs(options) {
             Ok(handle) => Ok(Some(Self { handle, dir: dir.to_owned() })),
             Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => Ok(None),
@@ -35,14 +32,14 @@ impl DetachedMount {
     }
 
     /// Opens the root directory of the file system for writing.
-    pub(crate) fn open(&self) -> Result<OwnedFd, TmpfsMountError> {
+    pub fn open(&self) -> Result<OwnedFd, TmpfsMountError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.handle, c".", flags, Mode::empty())
             .map_err(|errno| mount_error(MountOperation::Mount, &self.dir, errno))
     }
 
     /// Mounts the tmpfs on the open directory `target` in one step.
-    pub(crate) fn attach(self, target: &OwnedFd) -> Result<TmpfsMount, TmpfsMountError> {
+    pub fn attach(self, target: &OwnedFd) -> Result<TmpfsMount, TmpfsMountError> {
         let flags =
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(&self.handle, c"", target, c"", flags)

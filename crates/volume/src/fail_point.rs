@@ -10,7 +10,7 @@ use crate::volume_step::VolumeStep;
 /// Counts the calls that change the disk and fails every call after the allowed number, as after a
 /// crash (so clean-up fails too). Outside tests it never fails.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FailPoint {
+pub struct FailPoint {
     #[cfg(test)]
     remaining_calls: Option<std::sync::Arc<std::sync::atomic::AtomicUsize>>,
     #[cfg(test)]
@@ -35,7 +35,7 @@ impl FailPoint {
     /// Kills the process at a step.
     #[cfg(feature = "crash-points")]
     #[cfg_attr(not(test), expect(clippy::needless_update, reason = "tests have more fields"))]
-    pub(crate) fn crashing_at(crash_point: Option<CrashPoint>) -> Self {
+    pub fn crashing_at(crash_point: Option<CrashPoint>) -> Self {
         Self { crash_point, ..Self::default() }
     }
 
@@ -68,7 +68,7 @@ impl FailPoint {
 
     /// Marks the point right before a step.
     #[cfg(feature = "crash-points")]
-    pub(crate) fn reach_step(&self, step: VolumeStep) {
+    pub fn reach_step(&self, step: VolumeStep) {
         if let Some(crash) = &self.crash_point {
             crash.kill_if_reached(step);
         }
@@ -77,7 +77,7 @@ impl FailPoint {
     /// Marks the point right before a step.
     #[cfg(not(feature = "crash-points"))]
     #[expect(clippy::unused_self, reason = "only a build for the crash matrix crashes")]
-    pub(crate) const fn reach_step(&self, _step: VolumeStep) {}
+    pub const fn reach_step(&self, _step: VolumeStep) {}
 }
 
 #[cfg(feature = "crash-points")]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
-use lanyard_keyvault::SharedSecretBytes;
+use zeroize::Zeroizing;
 
 use crate::compare_generation::{PayloadComparison, compare_generation};
 use crate::directory::{
@@ -68,7 +68,7 @@ impl AtomicVolume {
         Ok(volume)
     }
 
-    pub(crate) fn open_with_fail_point(
+    pub fn open_with_fail_point(
         dir: &Path,
         clock: SharedClock,
         fail_point: FailPoint,
@@ -77,12 +77,12 @@ impl AtomicVolume {
     }
 
     /// Opens the volume in an open directory, which need not be mounted yet.
-    pub(crate) fn in_directory(directory: OpenDirectory, clock: SharedClock) -> Self {
+    pub fn in_directory(directory: OpenDirectory, clock: SharedClock) -> Self {
         Self { directory, mount: None, clock, watchers_unnotified: true }
     }
 
     /// Sets the mount of the volume, which grows with the volume from now on.
-    pub(crate) fn set_mount(&mut self, mount: TmpfsMount) {
+    pub fn set_mount(&mut self, mount: TmpfsMount) {
         self.mount = Some(mount);
     }
 
@@ -92,7 +92,7 @@ impl AtomicVolume {
     }
 
     /// The usage of the volume's file system. On a tmpfs the call does not block.
-    pub(crate) fn usage(&self) -> Result<TmpfsUsage, PublishError> {
+    pub fn usage(&self) -> Result<TmpfsUsage, PublishError> {
         Ok(self.directory.usage()?)
     }
 
@@ -102,7 +102,7 @@ impl AtomicVolume {
     }
 
     /// Whether readers see the generation of this name.
-    pub(crate) fn shows_generation(&self, generation: &str) -> Result<bool, PublishError> {
+    pub fn shows_generation(&self, generation: &str) -> Result<bool, PublishError> {
         let is_linked = self
             .directory
             .read_link(DATA_LINK.as_ref())?
@@ -111,10 +111,10 @@ impl AtomicVolume {
     }
 
     /// Reads the file that readers see under `path`.
-    pub(crate) fn load_file(
+    pub fn load_file(
         &self,
         path: &FilePath,
-    ) -> Result<Option<SharedSecretBytes>, VolumeDiskError> {
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, VolumeDiskError> {
         let Some(generation) = VolumeLayout::of(&self.directory)?.generations.current else {
             return Ok(None);
         };
@@ -126,12 +126,12 @@ impl AtomicVolume {
             let Some(child) = folder.find_child(part.as_ref())? else { return Ok(None) };
             folder = child;
         }
-        Ok(folder.load_file(name.as_ref(), u64::MAX)?.map(SharedSecretBytes::from))
+        Ok(folder.load_file(name.as_ref(), u64::MAX)?.map(Zeroizing::new))
     }
 
     /// Whether all files of the current generation have their links; `None` if there is no current
     /// generation.
-    pub(crate) fn has_all_links(&self) -> Result<Option<bool>, PublishError> {
+    pub fn has_all_links(&self) -> Result<Option<bool>, PublishError> {
         let VolumeLayout { entries, generations } = VolumeLayout::of(&self.directory)?;
         let Some(current) = generations.current else { return Ok(None) };
         let root = self.directory.open_child(current.as_str().as_ref())?;
@@ -143,7 +143,7 @@ impl AtomicVolume {
 
     /// Whether the volume has no entries except those that a crash can leave before the first
     /// publish is complete.
-    pub(crate) fn has_no_content(&self) -> Result<bool, PublishError> {
+    pub fn has_no_content(&self) -> Result<bool, PublishError> {
         let VolumeLayout { entries, generations } = VolumeLayout::of(&self.directory)?;
         let own_links = LinkChanges::desired(&entries, &[]).remove;
         let is_leftover = |name: &OsStr| {
@@ -155,7 +155,7 @@ impl AtomicVolume {
     }
 
     /// Reads the marker, if there is one.
-    pub(crate) fn load_marker(&self) -> Result<Option<Vec<u8>>, PublishError> {
+    pub fn load_marker(&self) -> Result<Option<Vec<u8>>, PublishError> {
         let Some(marker_dir) = self.directory.find_child(MARKER_DIR.as_ref())? else {
             return Ok(None);
         };
@@ -164,7 +164,7 @@ impl AtomicVolume {
 
     /// Replaces the marker atomically. Pods cannot read it. A marker above the size limit is
     /// written for inspection, but a later process ignores it, and a warning is logged.
-    pub(crate) fn write_marker(&self, marker: &[u8]) -> Result<(), PublishError> {
+    pub fn write_marker(&self, marker: &[u8]) -> Result<(), PublishError> {
         if byte_count(marker) > MAX_MARKER_BYTES {
             let (dir, bytes) = (self.dir().display(), marker.len());
             tracing::warn!(%dir, bytes, "the volume marker is too large; after a restart the plugin does not know the content");
@@ -186,11 +186,7 @@ impl AtomicVolume {
     }
 
     /// Sets the mode and group of the volume's directory if they differ.
-    pub(crate) fn apply_root_attributes(
-        &self,
-        mode: u32,
-        group: Option<u32>,
-    ) -> Result<(), PublishError> {
+    pub fn apply_root_attributes(&self, mode: u32, group: Option<u32>) -> Result<(), PublishError> {
         let gid = group.unwrap_or_else(|| rustix::process::getegid().as_raw());
         Ok(self.directory.ensure_attributes(FileAttributes { mode, gid })?)
     }
@@ -214,7 +210,7 @@ impl AtomicVolume {
     }
 
     /// Like [`AtomicVolume::publish`], within a memory budget. Equal content needs no memory.
-    pub(crate) fn publish_with_budget(
+    pub fn publish_with_budget(
         &mut self,
         files: &[FileEntry<'_>],
         budget: Option<&dyn MemoryBudget>,
@@ -419,7 +415,7 @@ impl AtomicVolume {
     }
 
     /// Truncates and removes the content of the volume, but neither its mount nor its directory.
-    pub(crate) fn remove_content(&self) -> Result<(), PublishError> {
+    pub fn remove_content(&self) -> Result<(), PublishError> {
         Ok(remove_volume_content(&self.directory)?)
     }
 }
@@ -490,12 +486,12 @@ const MARKER_DIR: &str = "..lanyard";
 /// The name of the marker in its directory.
 const MARKER: &str = "marker";
 /// The path of the marker in the volume.
-pub(crate) const MARKER_PATH: &str = "..lanyard/marker";
+pub const MARKER_PATH: &str = "..lanyard/marker";
 /// The temporary name of the next [`MARKER`].
 const MARKER_TMP: &str = "marker_tmp";
 /// The largest marker that is read, in bytes, so that a planted file cannot exhaust the plugin's
 /// memory.
-pub(crate) const MAX_MARKER_BYTES: u64 = 4 * 1024 * 1024;
+pub const MAX_MARKER_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -121,7 +121,7 @@ impl fmt::Display for DiskOperation {
 
 /// An open directory. Clones share the descriptor.
 #[derive(Debug, Clone)]
-pub(crate) struct OpenDirectory {
+pub struct OpenDirectory {
     file: Arc<File>,
     path: PathBuf,
     fail_point: FailPoint,
@@ -129,7 +129,7 @@ pub(crate) struct OpenDirectory {
 
 /// The kind of a directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum DirectoryEntryKind {
+pub enum DirectoryEntryKind {
     Symlink(OsString),
     Directory,
     /// A regular file, or a special file.
@@ -151,27 +151,27 @@ enum RemovedContent {
 }
 
 impl OpenDirectory {
-    pub(crate) fn open(path: &Path, fail_point: FailPoint) -> Result<Self, VolumeDiskError> {
+    pub fn open(path: &Path, fail_point: FailPoint) -> Result<Self, VolumeDiskError> {
         let file = fs::open(path, DIRECTORY_OPEN_FLAGS, Mode::empty())
             .map_err(|errno| disk_error(DiskOperation::Open, path, errno))?;
         Ok(Self::from_fd(file, path, fail_point))
     }
 
     /// Wraps an open directory; `path` appears in error messages.
-    pub(crate) fn from_fd(file: OwnedFd, path: &Path, fail_point: FailPoint) -> Self {
+    pub fn from_fd(file: OwnedFd, path: &Path, fail_point: FailPoint) -> Self {
         Self { file: Arc::new(file.into()), path: path.to_owned(), fail_point }
     }
 
-    pub(crate) fn fail_point(&self) -> FailPoint {
+    pub fn fail_point(&self) -> FailPoint {
         self.fail_point.clone()
     }
 
     /// Marks the point right before a step of the publisher.
-    pub(crate) fn reach_step(&self, step: VolumeStep) {
+    pub fn reach_step(&self, step: VolumeStep) {
         self.fail_point.reach_step(step);
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -183,7 +183,7 @@ impl OpenDirectory {
     }
 
     /// The usage of the directory's file system.
-    pub(crate) fn usage(&self) -> Result<TmpfsUsage, VolumeDiskError> {
+    pub fn usage(&self) -> Result<TmpfsUsage, VolumeDiskError> {
         let stat = fs::fstatvfs(&*self.file)
             .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
         Ok(TmpfsUsage::of(&stat))
@@ -218,7 +218,7 @@ impl OpenDirectory {
     }
 
     /// Lists the entries of the directory in no particular order.
-    pub(crate) fn list(&self) -> Result<Vec<(OsString, DirectoryEntryKind)>, VolumeDiskError> {
+    pub fn list(&self) -> Result<Vec<(OsString, DirectoryEntryKind)>, VolumeDiskError> {
         let failed = |errno| disk_error(DiskOperation::List, &self.path, errno);
         let mut entries = Vec::new();
         for entry in fs::Dir::read_from(&*self.file).map_err(failed)? {
@@ -256,7 +256,7 @@ impl OpenDirectory {
     }
 
     /// The target of the link `name`; `None` if no link has this name.
-    pub(crate) fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, VolumeDiskError> {
+    pub fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, VolumeDiskError> {
         match fs::readlinkat(&*self.file, name, Vec::new()) {
             Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(None),
@@ -270,7 +270,7 @@ impl OpenDirectory {
         Ok(FileAttributes { mode: stat.st_mode & PERMISSION_BITS, gid: stat.st_gid })
     }
 
-    pub(crate) fn len(&self, name: &OsStr) -> Result<u64, VolumeDiskError> {
+    pub fn len(&self, name: &OsStr) -> Result<u64, VolumeDiskError> {
         let stat = fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| self.error_at(DiskOperation::Read, name, errno))?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
@@ -307,7 +307,7 @@ impl OpenDirectory {
     }
 
     /// Reads the file `name`; `None` if it does not exist or exceeds `max_bytes` bytes.
-    pub(crate) fn load_file(
+    pub fn load_file(
         &self,
         name: &OsStr,
         max_bytes: u64,
@@ -456,7 +456,7 @@ impl OpenDirectory {
     }
 
     /// Renames `from` to `to` atomically, replacing a link or file.
-    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), VolumeDiskError> {
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), VolumeDiskError> {
         self.check_fail_point(DiskOperation::Rename, to)?;
         fs::renameat(&*self.file, from, &*self.file, to)
             .map_err(|errno| self.error_at(DiskOperation::Rename, to, errno))
@@ -475,7 +475,7 @@ impl OpenDirectory {
 
     /// Removes the entry `name`, if it exists. Files are truncated first, so that no open file or
     /// deleted inode keeps their content.
-    pub(crate) fn remove(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
+    pub fn remove(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
         self.remove_recursively(name, RemovedContent::Truncated)
     }
 
@@ -514,7 +514,7 @@ impl OpenDirectory {
         }
     }
 
-    pub(crate) fn sync(&self) -> Result<(), VolumeDiskError> {
+    pub fn sync(&self) -> Result<(), VolumeDiskError> {
         self.fail_point
             .count_call()
             .map_err(|error| disk_error(DiskOperation::Sync, &self.path, error))?;
@@ -540,7 +540,7 @@ impl OpenDirectory {
     }
 }
 
-pub(crate) fn disk_error(
+pub fn disk_error(
     operation: DiskOperation,
     path: &Path,
     source: impl Into<io::Error>,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::OutcomeCode;
 
-use crate::provider::ProviderError;
-use crate::rotation::PollInterval;
+use crate::fetch::ProviderError;
+use crate::interval::{ParseIntervalError, PollInterval};
 
 /// The maximum age of a cached response during a vault outage, from the annotation of the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +24,11 @@ impl ServeStaleLimit {
             return Ok(None);
         };
         // The same bounds as the node's poll interval: one second to one week.
-        let age: PollInterval =
-            text.parse().map_err(|error: crate::rotation::ParseIntervalError| {
-                let message = format!("annotation `{}`: {error}", Self::ANNOTATION);
-                ProviderError::new(OutcomeCode::SecretProviderClassInvalid, message)
-                    .with_hint("set the maximum age as a duration of up to a week, such as `4h`")
-            })?;
+        let age: PollInterval = text.parse().map_err(|error: ParseIntervalError| {
+            let message = format!("annotation `{}`: {error}", Self::ANNOTATION);
+            ProviderError::new(OutcomeCode::SecretProviderClassInvalid, message)
+                .with_hint("set the maximum age as a duration of up to a week, such as `4h`")
+        })?;
         Ok(Some(Self(age.duration())))
     }
 

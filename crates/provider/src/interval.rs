@@ -26,6 +26,12 @@ impl PollInterval {
         self.0
     }
 
+    /// The minimum wait between two polls of a healthy volume: a quarter of the interval, but at least 30 s and
+    /// never more than the interval.
+    pub fn min_wait(self) -> Duration {
+        (self.0 / 4).max(MIN_WAIT_BOUND).min(self.0)
+    }
+
     /// Parses an interval and checks that it is within `bounds`.
     pub fn parse_within(text: &str, bounds: IntervalBounds) -> Result<Self, ParseIntervalError> {
         let invalid = |problem| ParseIntervalError { text: text.to_owned(), problem };
@@ -41,6 +47,8 @@ impl PollInterval {
         Ok(Self(duration))
     }
 }
+
+const MIN_WAIT_BOUND: Duration = Duration::from_secs(30);
 
 impl Default for PollInterval {
     fn default() -> Self {
@@ -166,6 +174,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_short_interval_is_its_own_floor() {
+        for (interval, seconds) in [("1h", 900), ("2m", 30), ("30s", 30), ("5s", 5)] {
+            assert_eq!(
+                interval.parse::<PollInterval>().unwrap().min_wait(),
+                Duration::from_secs(seconds)
+            );
+        }
+    }
 
     #[test]
     fn durations_are_read_as_go_reads_them() {

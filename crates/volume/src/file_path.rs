@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// the other.
 ///
 /// ```
-/// use lanyard_node::FilePath;
+/// use lanyard_volume::FilePath;
 ///
 /// assert!("tls/server.crt".parse::<FilePath>().is_ok());
 /// assert!("../etc/passwd".parse::<FilePath>().is_err());
@@ -34,7 +34,7 @@ impl FilePath {
     }
 
     /// The directories above the file, the nearest last.
-    pub(crate) fn ancestors(&self) -> impl Iterator<Item = &str> {
+    pub fn ancestors(&self) -> impl Iterator<Item = &str> {
         self.0.match_indices('/').map(|(at, _)| &self.0[..at])
     }
 }

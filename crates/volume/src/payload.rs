@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::FilePath;
+use crate::file_path::FilePath;
 
 /// One file of a volume. It borrows its content from the caller's wiped buffer and copies it only
 /// into the file.
@@ -40,12 +40,12 @@ impl fmt::Debug for FileEntry<'_> {
 
 /// The files of a volume, without conflicting paths.
 #[derive(Debug)]
-pub(crate) struct Payload<'a> {
+pub struct Payload<'a> {
     files: BTreeMap<&'a str, &'a FileEntry<'a>>,
 }
 
 impl<'a> Payload<'a> {
-    pub(crate) fn parse(entries: &'a [FileEntry<'a>]) -> Result<Self, Vec<PayloadProblem>> {
+    pub fn parse(entries: &'a [FileEntry<'a>]) -> Result<Self, Vec<PayloadProblem>> {
         let mut files = BTreeMap::new();
         let mut problems = Vec::new();
         if entries.is_empty() {
@@ -72,7 +72,7 @@ impl<'a> Payload<'a> {
     }
 
     /// The files, sorted by path.
-    pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &'a FileEntry<'a>> {
+    pub fn files(&self) -> impl ExactSizeIterator<Item = &'a FileEntry<'a>> {
         self.files.values().copied()
     }
 

@@ -10,8 +10,7 @@ use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::OutcomeCode;
-
-use crate::memory_limit::ByteAmount;
+use lanyard_volume::ByteAmount;
 
 /// A source of SecretProviderClasses.
 #[async_trait]

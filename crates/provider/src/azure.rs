@@ -15,15 +15,16 @@ use lanyard_keyvault::{
     VolumeReadRequest, VolumeReadResult,
 };
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
+use lanyard_volume::{FilePath, ParseFilePathError};
 
 use self::error_mapping::provider_error;
 use self::serve_stale::ServeStaleLimit;
-use crate::file_path::FilePath;
-use crate::provider::{
+use crate::fetch::{
     ObjectTimestamps, Provider, ProviderError, ProviderFile, ProviderObjectVersion,
     ProviderRequest, ProviderResponse, StaleResponse, Urgency,
 };
-use crate::rotation::{IntervalBounds, PollInterval, RotationPolicy, shortest_wait};
+use crate::interval::{IntervalBounds, PollInterval};
+use crate::rotation_policy::RotationPolicy;
 
 /// Settings of an [`AzureProvider`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +87,7 @@ impl AzureProvider {
                 Freshness {
                     priority: RequestPriority::Low,
                     max_age: own(interval.duration()),
-                    max_age_near_renewal: own(shortest_wait(interval)),
+                    max_age_near_renewal: own(interval.min_wait()),
                 }
             }
         }
@@ -156,11 +157,10 @@ fn provider_response(
 }
 
 fn provider_file(id: String, file: MountedFile) -> Result<ProviderFile, ProviderError> {
-    let path: FilePath =
-        file.path.parse().map_err(|error: crate::file_path::ParseFilePathError| {
-            ProviderError::new(OutcomeCode::SecretProviderClassInvalid, error.to_string())
-                .with_hint("correct objectAlias")
-        })?;
+    let path: FilePath = file.path.parse().map_err(|error: ParseFilePathError| {
+        ProviderError::new(OutcomeCode::SecretProviderClassInvalid, error.to_string())
+            .with_hint("correct objectAlias")
+    })?;
     let mode = file.is_mode_explicit.then_some(file.mode);
     Ok(ProviderFile { path, mode, content: file.content, object: Some(id) })
 }

@@ -13,7 +13,7 @@ use rustix::fs::statvfs;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
-pub(crate) use detached::DetachedMount;
+pub use detached::DetachedMount;
 
 use crate::mount_table::MountTable;
 
@@ -37,10 +37,7 @@ impl TmpfsMount {
     }
 
     /// Like [`TmpfsMount::mount_or_adopt`], with other options.
-    pub(crate) fn mount_or_adopt_with(
-        dir: &Path,
-        options: TmpfsOptions,
-    ) -> Result<Self, TmpfsMountError> {
+    pub fn mount_or_adopt_with(dir: &Path, options: TmpfsOptions) -> Result<Self, TmpfsMountError> {
         if let Some(mount) = Self::find(dir)? {
             return Ok(mount);
         }
@@ -83,7 +80,7 @@ impl TmpfsMount {
     }
 
     /// The tmpfs on `dir`, which the caller knows to be mounted.
-    pub(crate) fn adopted(dir: &Path) -> Self {
+    pub fn adopted(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), is_persistent: true }
     }
 
@@ -118,7 +115,7 @@ impl TmpfsMount {
 
     /// Sets the mount flags and a size limit on a tmpfs that another driver mounted. Its content
     /// fits. Running pods see no difference.
-    pub(crate) fn harden(&self) -> Result<(), TmpfsMountError> {
+    pub fn harden(&self) -> Result<(), TmpfsMountError> {
         let failed = |errno| mount_error(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
         let used = usage.f_blocks.saturating_sub(usage.f_bfree).saturating_mul(usage.f_frsize);
@@ -263,7 +260,7 @@ fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
 
 /// The mount options of a tmpfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TmpfsOptions {
+pub struct TmpfsOptions {
     /// The size limit, in bytes.
     pub(crate) size: u64,
     /// The group that may enter the root; all users if `None`.
@@ -272,15 +269,12 @@ pub(crate) struct TmpfsOptions {
 
 impl TmpfsOptions {
     /// Options with a size limit for files of these lengths and the layout.
-    pub(crate) fn with_capacity_for(
-        lengths: impl IntoIterator<Item = u64>,
-        group: Option<u32>,
-    ) -> Self {
+    pub fn with_capacity_for(lengths: impl IntoIterator<Item = u64>, group: Option<u32>) -> Self {
         Self { size: capacity_for(lengths, LARGEST_PAGE).saturating_add(SPARE_CAPACITY), group }
     }
 
     /// The permission bits of the root.
-    pub(crate) const fn mode(self) -> u32 {
+    pub const fn mode(self) -> u32 {
         if self.group.is_some() { 0o750 } else { 0o755 }
     }
 
@@ -329,4 +323,4 @@ const LARGEST_PAGE: u64 = 64 * 1024;
 const SPARE_CAPACITY: u64 = 64 * 1024;
 
 /// `TMPFS_MAGIC` of `linux/magic.h`.
-pub(crate) const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+pub const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

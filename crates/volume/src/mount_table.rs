@@ -9,7 +9,7 @@ use crate::generation::VolumeGeneration;
 
 /// A snapshot of the mount table, as bytes because mount points need not be UTF-8.
 #[derive(Debug)]
-pub(crate) struct MountTable(Vec<u8>);
+pub struct MountTable(Vec<u8>);
 
 /// The used fields of one line of the table.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ struct MountTableEntry<'a> {
 }
 
 impl MountTable {
-    pub(crate) fn load() -> Result<Self, VolumeDiskError> {
+    pub fn load() -> Result<Self, VolumeDiskError> {
         let path = Path::new("/proc/self/mountinfo");
         std::fs::read(path).map(Self).map_err(|error| disk_error(DiskOperation::Read, path, error))
     }
@@ -30,7 +30,7 @@ impl MountTable {
     ///
     /// `subPath` creates such mounts: the kubelet resolves the links and bind-mounts the file into
     /// the container, which then sees the inode of one generation as long as it runs.
-    pub(crate) fn mounted_generations(&self, device: &str) -> Vec<VolumeGeneration> {
+    pub fn mounted_generations(&self, device: &str) -> Vec<VolumeGeneration> {
         let roots = self.entries().filter(|line| line.device == device.as_bytes());
         // Names of generations contain no characters that the table escapes.
         let generation = |part: &[u8]| std::str::from_utf8(part).ok()?.parse().ok();
@@ -40,12 +40,12 @@ impl MountTable {
     }
 
     /// The number of mounts that are stacked on `point`.
-    pub(crate) fn layer_count(&self, point: &Path) -> usize {
+    pub fn layer_count(&self, point: &Path) -> usize {
         self.entries().filter(|line| line.mount_point == point).count()
     }
 
     /// The tmpfs mount points below `dir`, each once.
-    pub(crate) fn tmpfs_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
+    pub fn tmpfs_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
         let mut points: Vec<_> = self
             .entries()
             .filter(|line| line.fs_type == b"tmpfs" && line.mount_point.starts_with(dir))

@@ -19,10 +19,10 @@ use crate::file_path::FilePath;
 
 /// The memory usage of a tmpfs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TmpfsUsage {
+pub struct TmpfsUsage {
     /// The bytes in use: its pages, and the kernel memory of its inodes. Retired generations keep
     /// their inodes as long as the volume exists.
-    pub(crate) used: u64,
+    pub used: u64,
     /// The part of `used` for inodes.
     pub(crate) inode_bytes: u64,
     /// The page size, in bytes.
@@ -30,7 +30,7 @@ pub(crate) struct TmpfsUsage {
 }
 
 impl TmpfsUsage {
-    pub(crate) fn of(stat: &StatVfs) -> Self {
+    pub fn of(stat: &StatVfs) -> Self {
         let page_size = stat.f_frsize.max(1);
         let pages = stat.f_blocks.saturating_sub(stat.f_bfree);
         let inodes = stat.f_files.saturating_sub(stat.f_ffree);
@@ -44,7 +44,7 @@ impl TmpfsUsage {
 }
 
 /// The most memory of a generation with these files and its marker, in bytes.
-pub(crate) fn max_generation_size<'a>(
+pub fn max_generation_size<'a>(
     files: impl IntoIterator<Item = (&'a FilePath, u64)>,
     page: u64,
 ) -> u64 {
@@ -65,7 +65,7 @@ pub(crate) fn max_generation_size<'a>(
 }
 
 /// The least memory of a file of this length, in bytes, wherever it lies in its volume.
-pub(crate) fn min_file_size(length: u64) -> u64 {
+pub fn min_file_size(length: u64) -> u64 {
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(1);
     let content = length.div_ceil(page).saturating_mul(page);
     content.saturating_add(2 * INODE_BYTES).saturating_add(MARKER_BYTES_PER_OBJECT)
@@ -90,14 +90,17 @@ pub enum MemoryPurpose {
 
 /// The usage of a volume and its planned growth, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GrowthRequest {
-    pub(crate) used: u64,
+pub struct GrowthRequest {
+    /// The current usage.
+    pub used: u64,
     /// The usage that remains after the retired generations were scrubbed.
-    pub(crate) used_after_scrub: u64,
-    pub(crate) needed: u64,
+    pub used_after_scrub: u64,
+    /// The most memory that the volume needs while it grows.
+    pub needed: u64,
     /// The size of the response, which stays in memory until it is written.
-    pub(crate) read_bytes: u64,
-    pub(crate) purpose: MemoryPurpose,
+    pub read_bytes: u64,
+    /// Why the volume grows.
+    pub purpose: MemoryPurpose,
 }
 
 impl GrowthRequest {
@@ -110,18 +113,14 @@ impl GrowthRequest {
 
 /// The memory limit of all volumes, fetches and caches of a node, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MemoryLimit(pub(crate) u64);
+pub struct MemoryLimit(pub u64);
 
 impl MemoryLimit {
     /// The limit for a volume. The last quarter is reserved for rotations: new pods must not take
     /// the memory that running pods need for their next certificate, when old and new content
     /// coexist. A volume that rotates too often may not use it either, because it would never
     /// release it.
-    pub(crate) const fn limit_for(
-        self,
-        purpose: MemoryPurpose,
-        has_excess_generations: bool,
-    ) -> u64 {
+    pub const fn limit_for(self, purpose: MemoryPurpose, has_excess_generations: bool) -> u64 {
         match purpose {
             MemoryPurpose::Rotation if !has_excess_generations => self.0,
             MemoryPurpose::Mount | MemoryPurpose::Rotation => self.0 - self.0 / 4,
@@ -149,13 +148,13 @@ impl MemoryLimit {
     }
 
     /// Whether a volume may grow by memory that is reserved for it.
-    pub(crate) const fn allows_reserved(self, growth: GrowthRequest) -> bool {
+    pub const fn allows_reserved(self, growth: GrowthRequest) -> bool {
         !self.can_never_fit(growth) && !growth.has_excess_generations()
     }
 
     /// Checks whether a volume may grow, given the usage of all others. Returns its usage after the
     /// growth.
-    pub(crate) const fn admit(
+    pub const fn admit(
         self,
         others: u64,
         growth: GrowthRequest,
@@ -184,7 +183,7 @@ impl MemoryLimit {
 }
 
 /// The memory budget of a volume.
-pub(crate) trait MemoryBudget {
+pub trait MemoryBudget {
     /// Claims memory before anything is written.
     ///
     /// # Errors
@@ -215,7 +214,6 @@ pub(crate) trait MemoryBudget {
         MemoryPurpose::Mount | MemoryPurpose::Rotation => "",
     }
 )]
-#[non_exhaustive]
 pub struct VolumesMemoryLimitError {
     /// Why the volume grows.
     pub purpose: MemoryPurpose,
@@ -253,7 +251,7 @@ impl ErrorHint for VolumesMemoryLimitError {
 
 /// Formats a number of bytes for messages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ByteAmount(pub(crate) u64);
+pub struct ByteAmount(pub u64);
 
 impl fmt::Display for ByteAmount {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
