@@ -5,7 +5,7 @@
 
 #[cfg(feature = "cli")]
 pub(crate) mod apply;
-#[cfg(feature = "up")]
+#[cfg(feature = "emulator")]
 pub(crate) mod azure;
 #[cfg(feature = "cli")]
 mod azure_account;

@@ -98,6 +98,15 @@ impl CommandError {
     }
 }
 
+#[cfg(feature = "up")]
+impl From<lanyard_emulator_cli::SessionError> for CommandError {
+    fn from(error: lanyard_emulator_cli::SessionError) -> Self {
+        let exit =
+            if error.is_ambiguous() { CommandExit::Invalid } else { CommandExit::Unavailable };
+        Self { exit, message: format_error_chain(&error), hint: None }.with_hint_of(&error)
+    }
+}
+
 impl fmt::Display for CommandError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "error: {}", self.message)?;

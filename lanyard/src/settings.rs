@@ -56,6 +56,17 @@ pub(crate) struct ProcessEnvironment {
 }
 
 impl ProcessEnvironment {
+    /// The part that selects a running local Azure.
+    #[cfg(feature = "up")]
+    pub(crate) fn session(&self) -> lanyard_emulator_cli::SessionEnvironment {
+        lanyard_emulator_cli::SessionEnvironment {
+            runtime_directory: self.runtime_directory.clone(),
+            local_azure_control: self.local_azure_control.clone(),
+            ssl_cert_file: self.ssl_cert_file.clone(),
+            azure_client_id: self.azure_client_id.clone(),
+        }
+    }
+
     /// Reads a variable that this type does not keep: a secret, one whose name the user gave, or one that
     /// describes the terminal (`COLUMNS`, `NO_COLOR`, `TERM`).
     pub(crate) fn read_variable(name: &str) -> Option<OsString> {

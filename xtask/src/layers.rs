@@ -32,6 +32,8 @@ enum CrateLayer {
     LocalAzureProviders,
     /// The complete local Azure.
     LocalAzure,
+    /// What the commands of the local Azure share.
+    LocalAzureCommands,
     /// Independent libraries with one subject each.
     Libraries,
     /// The functional core and the transports.
@@ -74,6 +76,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-emulator-deployments", CrateLayer::LocalAzureProviders, 4800),
     ("lanyard-emulator-resource-providers", CrateLayer::LocalAzureProviders, 6600),
     ("lanyard-emulator", CrateLayer::LocalAzure, 5200),
+    ("lanyard-emulator-cli", CrateLayer::LocalAzureCommands, 800),
     ("lanyard-desired", CrateLayer::CoreAndTransports, 13_100),
     ("lanyard-azure", CrateLayer::CoreAndTransports, 5100),
     ("lanyard-kubernetes", CrateLayer::CoreAndTransports, 1400),
@@ -119,6 +122,7 @@ const FILES_IN_CYCLES: &[(&str, usize)] = &[
 /// The local Azure shares only the vocabulary and the clock with the other crates, so that a misunderstanding
 /// of Azure does not affect both sides of a test. Only these crates may link it.
 const EMULATOR: &str = "lanyard-emulator";
+const EMULATOR_COMMANDS: &str = "lanyard-emulator-cli";
 const EMULATOR_USES: [&str; 2] = ["lanyard-clock", "lanyard-vocabulary"];
 
 /// Whether a crate is a part of the local Azure.
@@ -226,7 +230,8 @@ fn edge_finding(
         return external_dependency_finding(from, layer, edge).map(|why| format!("{arrow}: {why}"));
     }
     let (from_local_azure, to_local_azure) = (is_local_azure(&from.name), is_local_azure(&edge.to));
-    let is_user = EMULATOR_USERS.contains(&from.name.as_str()) && edge.to == EMULATOR;
+    let is_linked = edge.to == EMULATOR || edge.to == EMULATOR_COMMANDS;
+    let is_user = EMULATOR_USERS.contains(&from.name.as_str()) && is_linked;
     let why = if to_local_azure && !from_local_azure && !is_user {
         "the local Azure is reached over a socket, never linked".to_owned()
     } else if from_local_azure && !to_local_azure && !EMULATOR_USES.contains(&edge.to.as_str()) {

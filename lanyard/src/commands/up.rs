@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
+use lanyard_emulator_cli::{LocalTestCredentials, SEED_VARIABLE, ServeSession, quote_for_bash};
 use lanyard_up::{ComponentFault, Options, ScenarioRun, ScenarioRunError};
 use lanyard_vocabulary::EntraClientId;
 
-use super::azure::{LocalTestCredentials, SEED_VARIABLE, ServeSession, quote_for_bash};
 use super::hosted_cluster;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
@@ -139,7 +139,13 @@ async fn serve_until_signal(
 ) -> Result<(), CommandError> {
     let directory = scenario.private_directory();
     let azure = scenario.local_azure();
-    ServeSession::write_descriptor(directory, azure.address(), None, azure.ca_pem(), environment)?;
+    ServeSession::write_descriptor(
+        directory,
+        azure.address(),
+        None,
+        azure.ca_pem(),
+        &environment.session(),
+    )?;
     let credentials = LocalTestCredentials::of_emulator(azure, false);
     LocalTestCredentials::write(credentials.as_ref(), directory)?;
     output::print_stderr(&format!(

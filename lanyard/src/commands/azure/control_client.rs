@@ -10,7 +10,7 @@ use hyper_util::rt::TokioExecutor;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::session::ServeSession;
+use super::find_session;
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
@@ -47,7 +47,7 @@ impl ControlClient {
         if let (None, Some(url)) = (&flags.state, &environment.local_azure_control) {
             return Ok(Self { url: url.trim_end_matches('/').to_owned() });
         }
-        Ok(Self { url: ServeSession::find(flags.state.as_deref(), environment)?.control })
+        Ok(Self { url: find_session(flags.state.as_deref(), environment)?.control })
     }
 
     /// Sends a request, and returns the JSON of the reply; `null` for a reply without a body.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::session::ServeSession;
-use super::shell_exports::ShellExports;
-use super::shell_syntax::ShellSyntax;
+use lanyard_emulator_cli::{ShellExports, ShellSyntax};
+
+use super::find_session;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
@@ -47,11 +47,9 @@ pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResul
             .with_hint("choose the shell in which the variables are set"));
     }
     let exports = match &args.node {
-        _ if args.unset => ShellExports::undo(environment),
-        None => ServeSession::find(args.state.as_deref(), environment)?.exports(),
-        Some(node) => {
-            ServeSession::find(args.state.as_deref(), environment)?.exports().for_node(node)
-        }
+        _ if args.unset => ShellExports::undo(&environment.session()),
+        None => find_session(args.state.as_deref(), environment)?.exports(),
+        Some(node) => find_session(args.state.as_deref(), environment)?.exports().for_node(node),
     };
     output::print_stdout(&match args.output.format {
         CliOutputFormat::Table => exports.to_shell(args.shell),

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::SEED_VARIABLE;
 use lanyard_emulator::{
     CloudDomain, DrillDefinitionError, EmulatorBuilder, FaultDrill, FaultRule, SettingsChange,
 };
+use lanyard_emulator_cli::{LoginPrincipal, SEED_VARIABLE};
 use serde_json::Value;
 
 use super::control_client::read_document;
-use super::test_credentials::LoginPrincipal;
 use crate::exit::CommandError;
 
 /// The state of a local Azure, and the settings, fault rules and drill that apply from its start.

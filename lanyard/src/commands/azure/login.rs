@@ -4,11 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use lanyard_emulator_cli::{LocalTestCredentials, LoginPrincipal, ShellExports};
 use tokio::process::Command;
 
-use super::session::ServeSession;
-use super::shell_exports::ShellExports;
-use super::test_credentials::{LocalTestCredentials, LoginPrincipal};
+use super::find_session;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
 use crate::settings::ProcessEnvironment;
@@ -35,7 +34,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let session = ServeSession::find(args.state.as_deref(), &environment)?;
+    let session = find_session(args.state.as_deref(), &environment)?;
     let credentials = LocalTestCredentials::load(session.directory());
     let credentials = credentials.ok_or_else(missing_test_clients_error)?;
     match sign_azure_cli_in(&credentials, args.principal, &session.exports()).await? {

@@ -5,13 +5,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use lanyard_emulator::RequestLogEntry;
+use lanyard_emulator_cli::{LocalTestCredentials, ShellExports, TrustFiles};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
-use super::shell_exports::{ShellExports, TrustFiles};
-use super::test_credentials::LocalTestCredentials;
 use super::{request_log_table, start_azure};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat, OutputArgs};
@@ -63,7 +62,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
         CommandError::unavailable("cannot make a directory for the certificates").with_cause(&error)
     })?;
-    let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment)?;
+    let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment.session())?;
     let mut exports = ShellExports::new(emulator.address(), &files)
         .with_custom_cloud(emulator.custom_cloud_url());
     if let Some(principal) = args.local_azure.login {

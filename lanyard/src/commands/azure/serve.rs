@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use lanyard_emulator::Emulator;
+use lanyard_emulator_cli::{LocalTestCredentials, ServeSession, quote_for_bash, session_directory};
 
 use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
-use super::session::{self, ServeSession};
-use super::shell_syntax::quote_for_bash;
 use super::start_azure::{self, CertificateAuthorityFiles};
-use super::test_credentials::LocalTestCredentials;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
@@ -64,13 +62,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let mut signals = TerminationSignals::listen()?;
     let emulator = start_azure::start_local_azure(&start).await?;
-    let directory = session::session_directory(args.local_azure.state.as_deref(), &environment);
+    let directory = session_directory(args.local_azure.state.as_deref(), &environment.session());
     let session = ServeSession::write_descriptor(
         &directory,
         emulator.address(),
         emulator.custom_cloud_url(),
         emulator.ca_pem(),
-        &environment,
+        &environment.session(),
     )?;
     let ready = prepare_login(&args, &emulator, &session, &directory).await;
     let printed = ready.and_then(|()| {

@@ -5,11 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use http::Method;
+use lanyard_emulator_cli::{LocalTestCredentials, replace_file};
 
 use super::control_client::{ControlClient, ControlFlags};
-use super::file_replacement::replace_file;
-use super::session::ServeSession;
-use super::test_credentials::LocalTestCredentials;
+use super::find_session;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;
 
@@ -68,7 +67,7 @@ async fn restore(args: &FileArgs, environment: &ProcessEnvironment) -> Result<()
     let snapshot = fs::read(&args.file).map_err(|error| file_error("read", &args.file, &error))?;
     client.send_text(Method::PUT, "snapshot", snapshot).await?;
     // The saved credentials belong to the replaced state. `lanyard azure run` saves none.
-    let Ok(session) = ServeSession::find(args.control.state(), environment) else { return Ok(()) };
+    let Ok(session) = find_session(args.control.state(), environment) else { return Ok(()) };
     let directory = session.directory();
     let is_exported = LocalTestCredentials::load(directory).is_some_and(|it| it.is_exported());
     let test_clients = client.read_if_exists("test-clients", "NoTestClients").await?;
@@ -76,7 +75,7 @@ async fn restore(args: &FileArgs, environment: &ProcessEnvironment) -> Result<()
         Some(json) => Some(LocalTestCredentials::of_control_api(json, is_exported)?),
         None => None,
     };
-    LocalTestCredentials::write(credentials.as_ref(), directory)
+    Ok(LocalTestCredentials::write(credentials.as_ref(), directory)?)
 }
 
 fn file_error(action: &str, file: &Path, error: &io::Error) -> CommandError {

@@ -9,47 +9,46 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::file_replacement::replace_file;
-use super::shell_exports::{ShellExports, TrustFiles, connectable_address};
-use super::test_credentials::LocalTestCredentials;
-use crate::exit::CommandError;
-use crate::settings::ProcessEnvironment;
+use crate::file_replacement::replace_file;
+use crate::session_environment::SessionEnvironment;
+use crate::session_error::SessionError;
+use crate::shell_exports::{ShellExports, TrustFiles, connectable_address};
+use crate::test_credentials::LocalTestCredentials;
 
 /// A running local Azure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ServeSession {
+pub struct ServeSession {
     /// The address of the proxy, of IMDS and of the control API.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// The URL of the proxy.
-    pub(crate) proxy: String,
+    pub proxy: String,
     /// The URL of the control API.
-    pub(crate) control: String,
+    pub control: String,
     /// The URL of Azure Resource Manager in the custom cloud; `None` without `--cloud-domain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) custom_cloud: Option<String>,
+    pub custom_cloud: Option<String>,
     /// The path of the local CA certificate, in PEM.
-    pub(crate) ca_file: PathBuf,
+    pub ca_file: PathBuf,
     /// The path of the system's roots and the local CA certificate, in PEM.
-    pub(crate) ca_bundle: PathBuf,
+    pub ca_bundle: PathBuf,
     /// The process ID of the server.
-    pub(crate) process: u32,
+    pub process: u32,
 }
 
 impl ServeSession {
     /// Writes the descriptor of a local Azure into `directory`. Returns an error if the directory belongs to
     /// another running local Azure.
-    pub(crate) fn write_descriptor(
+    pub fn write_descriptor(
         directory: &Path,
         address: SocketAddr,
         custom_cloud: Option<String>,
         ca_pem: &str,
-        environment: &ProcessEnvironment,
-    ) -> Result<Self, CommandError> {
-        ensure_owned_directory(directory).map_err(|error| {
-            CommandError::unavailable(format!("{} cannot be used", directory.display()))
-                .with_cause(&error)
-                .with_hint("choose a directory of your own with --state")
+        environment: &SessionEnvironment,
+    ) -> Result<Self, SessionError> {
+        ensure_owned_directory(directory).map_err(|source| SessionError::Directory {
+            directory: directory.to_owned(),
+            source,
         })?;
         // The caller has bound its port, so a descriptor with the same address is left over from a killed
         // process.
@@ -57,9 +56,7 @@ impl ServeSession {
         if let Ok(running) = Self::load(directory)
             && running.address != address
         {
-            let message = format!("process {} serves a local Azure already", running.process);
-            return Err(CommandError::unavailable(message)
-                .with_hint("end it, or give this one a directory of its own with --state"));
+            return Err(SessionError::AlreadyServing { process: running.process });
         }
         let files = TrustFiles::write(directory, ca_pem, environment)?;
         let session = Self {
@@ -74,10 +71,7 @@ impl ServeSession {
         serde_json::to_vec_pretty(&session)
             .map_err(io::Error::other)
             .and_then(|text| replace_file(&descriptor_path(directory), &text))
-            .map_err(|error| {
-                CommandError::unavailable(format!("cannot write into {}", directory.display()))
-                    .with_cause(&error)
-            })?;
+            .map_err(|source| SessionError::Write { directory: directory.to_owned(), source })?;
         Ok(session)
     }
 
@@ -86,68 +80,73 @@ impl ServeSession {
     /// 1. that of the state directory;
     /// 2. that whose variables `lanyard azure env` set in this shell;
     /// 3. that of the user's `lanyard azure serve`;
-    /// 4. that of the user's `lanyard up`.
-    pub(crate) fn find(
+    /// 4. that of the user's `lanyard up`, whose directory is one of `run_directories`.
+    ///
+    /// # Errors
+    ///
+    /// None of them runs, or several `lanyard up` do.
+    pub fn find(
         state: Option<&Path>,
-        environment: &ProcessEnvironment,
-    ) -> Result<Self, CommandError> {
+        environment: &SessionEnvironment,
+        run_directories: impl FnOnce() -> Vec<PathBuf>,
+    ) -> Result<Self, SessionError> {
         let directory = session_directory(state, environment);
         let control = match &environment.local_azure_control {
             Some(control) if state.is_none() => control.trim_end_matches('/'),
-            None if state.is_none() => return Self::load(&directory).or_else(Self::load_from_up),
+            None if state.is_none() => {
+                return Self::load(&directory)
+                    .or_else(|not_running| Self::load_from_up(&run_directories(), not_running));
+            }
             _ => return Self::load(&directory),
         };
         // `lanyard azure env` exports the certificates of the session, which are in its directory.
         let certificates = environment.ssl_cert_file.as_deref().and_then(Path::parent);
         let directories = certificates.into_iter().chain([directory.as_path()]);
         let mut sessions = directories.filter_map(|directory| Self::load(directory).ok());
-        sessions.find(|session| session.control == control).ok_or_else(|| {
-            CommandError::unavailable(format!(
-                "no local Azure of `lanyard azure serve` or `lanyard up` is running at {control}"
-            ))
-            .with_hint("start it, select another one with --state, or unset LANYARD_AZURE_CONTROL")
-        })
+        sessions
+            .find(|session| session.control == control)
+            .ok_or_else(|| SessionError::NotRunningAt { control: control.to_owned() })
     }
 
     /// The local Azure of the running `lanyard up`, or the error `not_running` if there is none.
-    fn load_from_up(not_running: CommandError) -> Result<Self, CommandError> {
+    fn load_from_up(
+        directories: &[PathBuf],
+        not_running: SessionError,
+    ) -> Result<Self, SessionError> {
         // A run without a descriptor does not serve clients yet.
-        let directories =
-            lanyard_up::find_run_directories(&std::env::temp_dir()).unwrap_or_default();
         let mut sessions: Vec<_> =
-            directories.iter().filter_map(|it| Self::read_descriptor(it).ok()).collect();
+            directories.iter().filter_map(|path| Self::read_descriptor(path).ok()).collect();
         match sessions.len() {
             0 => Err(not_running),
             1 => Ok(sessions.remove(0)),
-            several => {
-                let directories: Vec<_> =
-                    sessions.iter().map(|it| it.directory().display().to_string()).collect();
-                Err(CommandError::invalid_input(format!("{several} `lanyard up` are running"))
-                    .with_hint(format!("select one with --state: {}", directories.join(", "))))
+            _ => {
+                let directories =
+                    sessions.iter().map(|session| session.directory().to_owned()).collect();
+                Err(SessionError::SeveralRuns { directories })
             }
         }
     }
 
     /// Reads the descriptor of the local Azure that runs with this directory.
-    pub(crate) fn load(directory: &Path) -> Result<Self, CommandError> {
+    pub fn load(directory: &Path) -> Result<Self, SessionError> {
         let session = Self::read_descriptor(directory)?;
         // The descriptor of a killed process remains, so check that its port accepts a connection.
         std::net::TcpStream::connect(session.address)
-            .map_err(|error| not_running_error(directory, &error))?;
+            .map_err(|error| not_running_error(directory, error))?;
         Ok(session)
     }
 
     /// Reads the descriptor in a directory. Its process may have ended.
-    fn read_descriptor(directory: &Path) -> Result<Self, CommandError> {
+    fn read_descriptor(directory: &Path) -> Result<Self, SessionError> {
         // A user who can write the descriptor could redirect this client's requests, including its tokens.
-        require_owned_directory(directory).map_err(|error| not_running_error(directory, &error))?;
+        require_owned_directory(directory).map_err(|error| not_running_error(directory, error))?;
         let text = fs::read(descriptor_path(directory))
-            .map_err(|error| not_running_error(directory, &error))?;
-        serde_json::from_slice(&text).map_err(|error| not_running_error(directory, &error))
+            .map_err(|error| not_running_error(directory, error))?;
+        serde_json::from_slice(&text).map_err(|error| not_running_error(directory, error))
     }
 
     /// Removes the descriptor. The certificates stay for clients that are still running.
-    pub(crate) fn remove_descriptor(&self) {
+    pub fn remove_descriptor(&self) {
         let path = descriptor_path(self.directory());
         let is_own = fs::read(&path)
             .ok()
@@ -159,12 +158,12 @@ impl ServeSession {
     }
 
     /// The directory of the session.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         self.ca_file.parent().unwrap_or(Path::new("."))
     }
 
     /// The environment variables for clients.
-    pub(crate) fn exports(&self) -> ShellExports {
+    pub fn exports(&self) -> ShellExports {
         let directory = self.directory();
         let exports = ShellExports::new(self.address, &TrustFiles::in_directory(directory))
             .with_custom_cloud(self.custom_cloud.clone());
@@ -179,7 +178,7 @@ impl ServeSession {
 
 /// The directory of the session: the state directory, or a temporary directory per user. The path is absolute,
 /// because clients in other directories use it.
-pub(crate) fn session_directory(state: Option<&Path>, environment: &ProcessEnvironment) -> PathBuf {
+pub fn session_directory(state: Option<&Path>, environment: &SessionEnvironment) -> PathBuf {
     match (state, &environment.runtime_directory) {
         (Some(state), _) => std::path::absolute(state).unwrap_or_else(|_| state.to_owned()),
         (None, Some(runtime)) => runtime.join("lanyard-azure"),
@@ -213,11 +212,11 @@ fn require_owned_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn not_running_error(directory: &Path, error: &dyn std::error::Error) -> CommandError {
-    let path = descriptor_path(directory);
-    CommandError::unavailable(format!("no local Azure is running: {}", path.display()))
-        .with_cause(error)
-        .with_hint("start one with `lanyard azure serve` or `lanyard up`, with the same --state if it has one")
+fn not_running_error(
+    directory: &Path,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> SessionError {
+    SessionError::NotRunning { descriptor: descriptor_path(directory), source: source.into() }
 }
 
 fn descriptor_path(directory: &Path) -> PathBuf {
@@ -233,8 +232,8 @@ mod tests {
     fn write_test_descriptor(
         directory: &Path,
         address: SocketAddr,
-    ) -> Result<ServeSession, CommandError> {
-        let environment = ProcessEnvironment::default();
+    ) -> Result<ServeSession, SessionError> {
+        let environment = SessionEnvironment::default();
         ServeSession::write_descriptor(directory, address, None, "CA\n", &environment)
     }
 
@@ -285,24 +284,24 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let session =
             write_test_descriptor(directory.path(), listener.local_addr().unwrap()).unwrap();
-        let environment = |control: &str| ProcessEnvironment {
+        let environment = |control: &str| SessionEnvironment {
             local_azure_control: Some(control.to_owned()),
             ssl_cert_file: Some(session.ca_bundle.clone()),
             runtime_directory: Some(directory.path().join("none")),
-            ..ProcessEnvironment::default()
+            ..SessionEnvironment::default()
         };
         let own = environment(&session.control);
-        assert_eq!(ServeSession::find(None, &own).unwrap(), session);
+        assert_eq!(ServeSession::find(None, &own, Vec::new).unwrap(), session);
         let other = environment("http://127.0.0.1:1/lanyard/v1");
-        let error = ServeSession::find(None, &other).unwrap_err().to_string();
+        let error = ServeSession::find(None, &other, Vec::new).unwrap_err().to_string();
         assert!(error.contains("127.0.0.1:1") && error.contains("--state"), "{error}");
-        assert_eq!(ServeSession::find(Some(directory.path()), &other).unwrap(), session);
+        assert_eq!(ServeSession::find(Some(directory.path()), &other, Vec::new).unwrap(), session);
         assert!(!directory.path().join("none").exists(), "a search creates no directory");
     }
 
     #[test]
     fn session_directory_is_absolute() {
-        let environment = ProcessEnvironment::default();
+        let environment = SessionEnvironment::default();
         assert!(session_directory(Some(Path::new("state")), &environment).is_absolute());
     }
 

@@ -1,5 +1,6 @@
 //! The test credentials of a running local Azure, in a file that only the user can read.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -7,15 +8,15 @@ use std::path::Path;
 use lanyard_emulator::Emulator;
 use serde::{Deserialize, Serialize};
 
-use super::file_replacement::replace_file;
-use crate::exit::CommandError;
+use crate::file_replacement::replace_file;
+use crate::session_error::SessionError;
 
 const FILE_NAME: &str = "credentials.json";
 
 /// The credentials of the seeded administrator and of the seeded application, which both own the subscription.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct LocalTestCredentials {
+pub struct LocalTestCredentials {
     tenant: String,
     subscription: String,
     client_id: String,
@@ -26,9 +27,18 @@ pub(crate) struct LocalTestCredentials {
     exported: bool,
 }
 
+impl fmt::Debug for LocalTestCredentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("LocalTestCredentials")
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The identity with which the Azure CLI signs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum LoginPrincipal {
+pub enum LoginPrincipal {
     /// The administrator
     User,
     /// The application with a client secret
@@ -37,7 +47,7 @@ pub(crate) enum LoginPrincipal {
 
 impl LocalTestCredentials {
     /// The credentials of a local Azure; `None` if its state has no test clients.
-    pub(crate) fn of_emulator(emulator: &Emulator, exported: bool) -> Option<Self> {
+    pub fn of_emulator(emulator: &Emulator, exported: bool) -> Option<Self> {
         let seeded = emulator.test_credentials()?;
         Some(Self {
             tenant: seeded.tenant.to_string(),
@@ -51,15 +61,13 @@ impl LocalTestCredentials {
     }
 
     /// Reads the credentials in a response to `GET test-clients`.
-    pub(super) fn of_control_api(
+    pub fn of_control_api(
         response: &serde_json::Value,
         exported: bool,
-    ) -> Result<Self, CommandError> {
-        let text = |pointer: &str| {
+    ) -> Result<Self, SessionError> {
+        let text = |pointer: &'static str| {
             let text = response.pointer(pointer).and_then(serde_json::Value::as_str);
-            text.map(str::to_owned).ok_or_else(|| {
-                CommandError::unavailable(format!("the test clients have no `{pointer}`"))
-            })
+            text.map(str::to_owned).ok_or(SessionError::MissingTestClient { pointer })
         };
         Ok(Self {
             tenant: text("/tenant")?,
@@ -73,7 +81,7 @@ impl LocalTestCredentials {
     }
 
     /// Writes the credentials into the private directory of a session, and removes those of an earlier one.
-    pub(crate) fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), CommandError> {
+    pub fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), SessionError> {
         let path = directory.join(FILE_NAME);
         let written = match credentials {
             // Temporary files are readable by their owner only.
@@ -85,28 +93,26 @@ impl LocalTestCredentials {
                 _ => Ok(()),
             },
         };
-        written.map_err(|error| {
-            CommandError::unavailable(format!("cannot write {}", path.display())).with_cause(&error)
-        })
+        written.map_err(|source| SessionError::Write { directory: directory.to_owned(), source })
     }
 
     /// Reads the credentials of the session in a directory.
-    pub(super) fn load(directory: &Path) -> Option<Self> {
+    pub fn load(directory: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(directory.join(FILE_NAME)).ok()?).ok()
     }
 
     /// The client id of the application.
-    pub(super) fn client_id(&self) -> &str {
+    pub fn client_id(&self) -> &str {
         &self.client_id
     }
 
     /// Whether `lanyard azure env` prints the credentials.
-    pub(super) const fn is_exported(&self) -> bool {
+    pub const fn is_exported(&self) -> bool {
         self.exported
     }
 
     /// The variables that the Azure SDKs read for the application.
-    pub(super) fn variables(&self) -> [(&'static str, String); 4] {
+    pub fn variables(&self) -> [(&'static str, String); 4] {
         [
             ("AZURE_TENANT_ID", self.tenant.clone()),
             ("AZURE_CLIENT_ID", self.client_id.clone()),
@@ -116,7 +122,7 @@ impl LocalTestCredentials {
     }
 
     /// The arguments of `az` that sign a principal in.
-    pub(super) fn az_login_arguments(&self, principal: LoginPrincipal) -> Vec<&str> {
+    pub fn az_login_arguments(&self, principal: LoginPrincipal) -> Vec<&str> {
         let credential = match principal {
             LoginPrincipal::User => {
                 vec!["--username", &self.user_principal_name, "--password", &self.user_password]
@@ -136,7 +142,7 @@ impl LocalTestCredentials {
     }
 
     /// The name of a principal for messages.
-    pub(super) fn principal_name(&self, principal: LoginPrincipal) -> &str {
+    pub fn principal_name(&self, principal: LoginPrincipal) -> &str {
         match principal {
             LoginPrincipal::User => &self.user_principal_name,
             LoginPrincipal::ServicePrincipal => &self.client_id,
@@ -147,7 +153,7 @@ impl LocalTestCredentials {
 #[cfg(test)]
 impl LocalTestCredentials {
     /// Credentials for tests.
-    pub(super) fn example() -> Self {
+    pub fn example() -> Self {
         Self {
             tenant: "t".to_owned(),
             subscription: "s".to_owned(),

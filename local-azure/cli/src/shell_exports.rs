@@ -5,26 +5,26 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::file_replacement::replace_file;
-use super::shell_syntax::ShellSyntax;
-use super::test_credentials::LocalTestCredentials;
-use crate::exit::CommandError;
-use crate::settings::ProcessEnvironment;
+use crate::file_replacement::replace_file;
+use crate::session_environment::SessionEnvironment;
+use crate::session_error::SessionError;
+use crate::shell_syntax::ShellSyntax;
+use crate::test_credentials::LocalTestCredentials;
 
 /// The files with the certificates that clients must trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TrustFiles {
+pub struct TrustFiles {
     /// The local CA certificate alone, in PEM.
-    pub(crate) local_ca: PathBuf,
+    pub local_ca: PathBuf,
     /// The system's roots and the local CA certificate in PEM, so that a shell trusts both.
-    pub(crate) bundle: PathBuf,
+    pub bundle: PathBuf,
     /// A separate configuration directory for the Azure CLI.
     azure_config: PathBuf,
 }
 
 /// Environment variables for a shell or a child process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ShellExports {
+pub struct ShellExports {
     /// The variables to set.
     set: Vec<(&'static str, String)>,
     /// The variables to unset, because they would send clients past the local Azure, or real tokens to it.
@@ -59,7 +59,7 @@ const SYSTEM_ROOTS: [&str; 4] = [
 
 impl TrustFiles {
     /// The paths of the files that [`TrustFiles::write`] wrote into `directory`.
-    pub(super) fn in_directory(directory: &Path) -> Self {
+    pub(crate) fn in_directory(directory: &Path) -> Self {
         Self {
             local_ca: directory.join("ca.pem"),
             bundle: directory.join("ca-bundle.pem"),
@@ -68,28 +68,24 @@ impl TrustFiles {
     }
 
     /// Writes the files into `directory`, which the user must own.
-    pub(crate) fn write(
+    pub fn write(
         directory: &Path,
         ca_pem: &str,
-        environment: &ProcessEnvironment,
-    ) -> Result<Self, CommandError> {
+        environment: &SessionEnvironment,
+    ) -> Result<Self, SessionError> {
         let files = Self::in_directory(directory);
         let mut bundle = system_roots(environment);
         bundle.extend_from_slice(ca_pem.as_bytes());
         replace_file(&files.local_ca, ca_pem.as_bytes())
             .and_then(|()| replace_file(&files.bundle, &bundle))
-            .map_err(|error| {
-                CommandError::unavailable(format!("cannot write into {}", directory.display()))
-                    .with_cause(&error)
-                    .with_hint("choose another directory with --state")
-            })?;
+            .map_err(|source| SessionError::Write { directory: directory.to_owned(), source })?;
         Ok(files)
     }
 }
 
 impl ShellExports {
     /// The variables for a local Azure that listens at `address`.
-    pub(crate) fn new(address: SocketAddr, files: &TrustFiles) -> Self {
+    pub fn new(address: SocketAddr, files: &TrustFiles) -> Self {
         let proxy = format!("http://{}", connectable_address(address));
         let bundle = files.bundle.display().to_string();
         let set = vec![
@@ -117,7 +113,7 @@ impl ShellExports {
 
     /// Unsets the variables that an earlier `lanyard azure env` set in this shell. The variables of credentials are
     /// included only if they are those of the local Azure.
-    pub(super) fn undo(environment: &ProcessEnvironment) -> Self {
+    pub fn undo(environment: &SessionEnvironment) -> Self {
         let exports = Self::new(UNUSED_ADDRESS, &TrustFiles::in_directory(Path::new("")));
         let mut unset: Vec<_> = exports.set.iter().map(|(name, _)| *name).collect();
         unset.push(CUSTOM_CLOUD_VARIABLE);
@@ -132,7 +128,7 @@ impl ShellExports {
 
     /// Sends requests to the metadata service as those of a node: its name is the user name at the proxy, and a
     /// prefix of the path for clients without a proxy.
-    pub(super) fn for_node(mut self, node: &str) -> Self {
+    pub fn for_node(mut self, node: &str) -> Self {
         for (name, value) in &mut self.set {
             match *name {
                 "HTTP_PROXY" | "http_proxy" => {
@@ -149,12 +145,12 @@ impl ShellExports {
     }
 
     /// Adds the URL of Azure Resource Manager in the custom cloud.
-    pub(super) fn with_custom_cloud(self, url: Option<String>) -> Self {
+    pub fn with_custom_cloud(self, url: Option<String>) -> Self {
         self.with_variables(url.map(|url| (CUSTOM_CLOUD_VARIABLE, url)))
     }
 
     /// Adds variables.
-    pub(super) fn with_variables(
+    pub fn with_variables(
         mut self,
         variables: impl IntoIterator<Item = (&'static str, String)>,
     ) -> Self {
@@ -163,29 +159,30 @@ impl ShellExports {
     }
 
     /// The variables to set, in order.
-    pub(crate) fn variables_to_set(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub fn variables_to_set(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.set.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    pub(crate) fn variables_to_unset(&self) -> &[&'static str] {
+    /// The names of the variables to unset.
+    pub fn variables_to_unset(&self) -> &[&'static str] {
         &self.unset
     }
 
     /// Formats the variables as lines for a shell.
-    pub(crate) fn to_shell(&self, syntax: ShellSyntax) -> String {
+    pub fn to_shell(&self, syntax: ShellSyntax) -> String {
         syntax.lines(self.variables_to_set(), &self.unset)
     }
 }
 
 /// Replaces an unspecified address such as `0.0.0.0` by the loopback address, to which clients can connect.
-pub(super) fn connectable_address(address: SocketAddr) -> SocketAddr {
+pub(crate) fn connectable_address(address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         return SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port());
     }
     address
 }
 
-fn system_roots(environment: &ProcessEnvironment) -> Vec<u8> {
+fn system_roots(environment: &SessionEnvironment) -> Vec<u8> {
     let named = environment.ssl_cert_file.iter().map(PathBuf::as_path);
     let usual = SYSTEM_ROOTS.iter().map(Path::new);
     let mut roots = named.chain(usual).find_map(|path| fs::read(path).ok()).unwrap_or_default();
@@ -222,7 +219,7 @@ mod tests {
         let files = TrustFiles::in_directory(Path::new("/x"));
         let exports = ShellExports::new(UNUSED_ADDRESS, &files)
             .with_custom_cloud(Some("https://management.azure.test".to_owned()));
-        let undo = ShellExports::undo(&ProcessEnvironment::default());
+        let undo = ShellExports::undo(&SessionEnvironment::default());
         let names: Vec<_> = exports.variables_to_set().map(|(name, _)| name).collect();
         assert_eq!(undo.variables_to_unset(), names);
         assert_eq!(undo.variables_to_set().count(), 0);
@@ -234,10 +231,10 @@ mod tests {
         let credentials = LocalTestCredentials::example();
         LocalTestCredentials::write(Some(&credentials), directory.path()).unwrap();
         let unsets_credentials = |client_id: &str| {
-            let undo = ShellExports::undo(&ProcessEnvironment {
+            let undo = ShellExports::undo(&SessionEnvironment {
                 ssl_cert_file: Some(directory.path().join("ca-bundle.pem")),
                 azure_client_id: Some(client_id.to_owned()),
-                ..ProcessEnvironment::default()
+                ..SessionEnvironment::default()
             });
             undo.variables_to_unset().contains(&"AZURE_CLIENT_SECRET")
         };
@@ -263,7 +260,7 @@ mod tests {
         let roots = directory.path().join("roots.pem");
         fs::write(&roots, "ROOTS").unwrap();
         let environment =
-            ProcessEnvironment { ssl_cert_file: Some(roots), ..ProcessEnvironment::default() };
+            SessionEnvironment { ssl_cert_file: Some(roots), ..SessionEnvironment::default() };
         let files = TrustFiles::write(directory.path(), "CA\n", &environment).unwrap();
         assert_eq!(fs::read_to_string(files.bundle).unwrap(), "ROOTS\nCA\n");
         assert_eq!(fs::read_to_string(files.local_ca).unwrap(), "CA\n");

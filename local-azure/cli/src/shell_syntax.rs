@@ -2,7 +2,7 @@
 
 /// The syntax of the lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ShellSyntax {
+pub enum ShellSyntax {
     /// `export` and `unset`, also for sh and zsh
     #[default]
     Bash,
@@ -16,7 +16,7 @@ pub(crate) enum ShellSyntax {
 
 impl ShellSyntax {
     /// The lines that set and unset variables.
-    pub(super) fn lines<'a>(
+    pub fn lines<'a>(
         self,
         set: impl Iterator<Item = (&'static str, &'a str)>,
         unset: &[&str],
@@ -56,7 +56,7 @@ impl ShellSyntax {
 }
 
 /// Quotes a word for bash and other POSIX shells.
-pub(crate) fn quote_for_bash(value: &str) -> String {
+pub fn quote_for_bash(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 

@@ -1,0 +1,96 @@
+//! The error of sessions.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use lanyard_clock::ErrorHint;
+
+/// A running local Azure could not be found, or its files could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The directory of the session cannot be created, or other users can write into it.
+    #[error("{} cannot be used", directory.display())]
+    Directory {
+        /// The directory of the session.
+        directory: PathBuf,
+        /// The error of the file system, or what is wrong with the directory.
+        source: io::Error,
+    },
+    /// Another local Azure runs with the directory.
+    #[error("process {process} serves a local Azure already")]
+    AlreadyServing {
+        /// The process id of the other local Azure.
+        process: u32,
+    },
+    /// A file of the session cannot be written.
+    #[error("cannot write into {}", directory.display())]
+    Write {
+        /// The directory of the session.
+        directory: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+    /// No local Azure runs with the directory.
+    #[error("no local Azure is running: {}", descriptor.display())]
+    NotRunning {
+        /// The file that a running local Azure would have written.
+        descriptor: PathBuf,
+        /// Why the file or the address in it cannot be used.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// No local Azure runs at the address that this shell exports.
+    #[error("no local Azure of `lanyard azure serve` or `lanyard up` is running at {control}")]
+    NotRunningAt {
+        /// The URL of the control API.
+        control: String,
+    },
+    /// Several `lanyard up` run, so none of them is selected.
+    #[error("{} `lanyard up` are running", directories.len())]
+    SeveralRuns {
+        /// The directories of the runs.
+        directories: Vec<PathBuf>,
+    },
+    /// The response of the control API lacks a field.
+    #[error("the test clients have no `{pointer}`")]
+    MissingTestClient {
+        /// The JSON pointer of the field.
+        pointer: &'static str,
+    },
+}
+
+impl SessionError {
+    /// Whether the user must select a session, rather than start or repair one.
+    pub const fn is_ambiguous(&self) -> bool {
+        matches!(self, Self::SeveralRuns { .. })
+    }
+}
+
+impl ErrorHint for SessionError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Directory { .. } => "choose a directory of your own with --state",
+            Self::AlreadyServing { .. } => {
+                "end it, or give this one a directory of its own with --state"
+            }
+            Self::Write { .. } => "choose another directory with --state",
+            Self::NotRunning { .. } => {
+                "start one with `lanyard azure serve` or `lanyard up`, with the same --state if it has one"
+            }
+            Self::NotRunningAt { .. } => {
+                "start it, select another one with --state, or unset LANYARD_AZURE_CONTROL"
+            }
+            Self::SeveralRuns { directories } => {
+                let directories: Vec<_> =
+                    directories.iter().map(|directory| directory.display().to_string()).collect();
+                return Some(Cow::Owned(format!(
+                    "select one with --state: {}",
+                    directories.join(", ")
+                )));
+            }
+            Self::MissingTestClient { .. } => return None,
+        }))
+    }
+}
