@@ -105,7 +105,6 @@ const FILES_IN_CYCLES: &[(&str, usize)] = &[
     ("lanyard-emulator-core", 6),
     ("lanyard-emulator-graph", 14),
     ("lanyard-emulator-keyvault", 11),
-    ("lanyard-emulator-resource-providers", 2),
     ("lanyard-emulator-state", 13),
     ("lanyard-infra", 17),
     ("lanyard-node", 9),

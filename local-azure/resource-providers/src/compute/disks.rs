@@ -9,9 +9,7 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Value, json};
 
-use super::virtual_machines::VIRTUAL_MACHINE;
-
-pub(super) const DISK: &str = "Microsoft.Compute/disks";
+use super::{DISK, VIRTUAL_MACHINE};
 
 pub(super) const DISK_TYPE: ResourceType = ResourceType {
     prepare: prepare_disk,

@@ -21,9 +21,8 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Value, json};
 
-use super::disks::DISK;
+use super::{DISK, VIRTUAL_MACHINE};
 
-pub(super) const VIRTUAL_MACHINE: &str = "Microsoft.Compute/virtualMachines";
 /// The field of the stored body with the power state; replies do not have it.
 const POWER_STATE: &str = "powerState";
 
