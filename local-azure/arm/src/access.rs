@@ -13,9 +13,9 @@ use lanyard_emulator_state::authorization::{
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};
 
-use super::error::{ArmServiceError, bad_request};
-use super::locks::require_unlocked;
-use super::resource_reads::resource_type;
+use super::error::{ArmServiceError, LinkedAction, bad_request};
+use super::lock_check::require_unlocked;
+use super::request_scopes::{group_scope, resource_type};
 
 /// Authenticates a caller, checks the permission for `action` at `scope`, and that no lock forbids it.
 ///
@@ -112,15 +112,6 @@ pub(super) fn authorize_assignment_change(
     }
 }
 
-/// A resource that the body of a request links, and the action that the link needs there.
-#[derive(Debug)]
-pub struct LinkedAction<'a> {
-    /// Such as `Microsoft.Network/virtualNetworks/subnets/join/action`.
-    pub(super) action: &'a str,
-    /// The linked resource.
-    pub(super) scope: &'a AccessScope,
-}
-
 /// Rejects a caller that has the permission for `action` at `scope`, but not for the resources that its
 /// request links. Call it after [`authorize`], before looking up a linked resource.
 pub(super) fn authorize_links(
@@ -207,34 +198,6 @@ fn client_name(call: &OperationContext<'_>, caller: &AuthenticatedCaller) -> Str
         Some(user) => user.principal_name.clone(),
         None => caller.app_id.to_string(),
     }
-}
-
-/// The scope in the path, in the case of the request.
-pub fn path_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/{}", call.request.segments().collect::<Vec<_>>().join("/")))
-}
-
-/// The scope of an extension resource: the path before the provider.
-pub(super) fn extension_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/{}", call.path_parameter("scope")))
-}
-
-/// Parses a scope from the request.
-pub fn parse_request_scope(text: &str) -> Result<AccessScope, ServiceReply> {
-    text.parse().map_err(|error: lanyard_emulator_state::authorization::ParseAccessScopeError| {
-        bad_request("InvalidResourceId", error.to_string())
-    })
-}
-
-/// The subscription in the path.
-pub fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
-}
-
-/// The resource group in the path.
-pub fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    let (subscription, group) = (call.path_parameter("subscription"), call.path_parameter("group"));
-    parse_request_scope(&format!("/subscriptions/{subscription}/resourceGroups/{group}"))
 }
 
 /// Rejects a request whose resource group does not exist.

@@ -9,10 +9,11 @@ use lanyard_emulator_core::operations::ServiceOperation;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, json_reply, list_reply, subscription_scope};
+use super::access::{authorize_call, json_reply, list_reply};
 use super::error::{ArmServiceError, conflict};
 use super::locations::regions_of_cloud;
 use super::namespaces::{NAMESPACES, find_namespace};
+use super::request_scopes::subscription_scope;
 use super::resource_type::RegionRule;
 use super::resource_types::{find_resource_type, implemented_types};
 

@@ -5,10 +5,11 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Map, Value, json};
 
-use super::access::{authorize_link, parse_request_scope};
+use super::access::authorize_link;
 use super::error::{ArmServiceError, bad_request};
+use super::request_scopes::parse_request_scope;
+use super::resource_change::ResourceWrite;
 use super::resource_type::USER_ASSIGNED_IDENTITIES;
-use super::resource_writes::ResourceWrite;
 
 /// Completes `identity`: creates or removes the system-assigned identity, and checks that the caller may assign
 /// the user-assigned ones.
