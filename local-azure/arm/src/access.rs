@@ -38,7 +38,8 @@ pub(super) fn authenticate(
     let subscription = path_subscription(call);
     let tenant =
         call.azure().resources.subscription(&subscription).map(|known| known.tenant.clone());
-    let authority = authority_url(call, tenant.as_ref().map_or("common", |tenant| tenant.as_str()));
+    let authority_tenant = tenant.as_ref().map_or("common", |tenant| tenant.as_str());
+    let authority = format!("{}/{authority_tenant}", call.endpoint.cloud.authority_url());
     let refuse =
         |code, message| ArmServiceError::InvalidToken { code, authority, message }.to_reply();
     let caller = match call.authenticate_bearer(&call.endpoint.cloud.arm_audiences()) {
@@ -278,10 +279,6 @@ fn next_link(call: &OperationContext<'_>, skip: usize) -> String {
     }
     query.append_pair("$skiptoken", &skip.to_string());
     format!("{}{}?{}", request.origin(), request.path, query.finish())
-}
-
-fn authority_url(call: &OperationContext<'_>, tenant: &str) -> String {
-    format!("{}/{tenant}", call.endpoint.cloud.authority_url())
 }
 
 fn token_error_code_and_message(problem: &BearerTokenError) -> (&'static str, String) {

@@ -15,7 +15,7 @@ use super::access::{authorize_call, empty_reply, json_body, json_reply, list_rep
 use super::error::{ArmServiceError, bad_request};
 use super::lock_check::locked_scope;
 use super::odata_filter::ODataFilter;
-use super::request_scopes::parse_request_scope;
+use super::request_scopes::extension_scope;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     full!(
@@ -46,7 +46,7 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 
 /// The scope and the id of the lock in the path.
 fn requested_lock(call: &OperationContext<'_>) -> Result<(AccessScope, AccessScope), ServiceReply> {
-    let scope = parse_request_scope(&format!("/{}", call.path_parameter("scope")))?;
+    let scope = extension_scope(call)?;
     let name = call.path_parameter("name");
     let id = scope.child(&format!("providers/{LOCK_TYPE}/{name}"));
     Ok((scope, id))
@@ -54,7 +54,7 @@ fn requested_lock(call: &OperationContext<'_>) -> Result<(AccessScope, AccessSco
 
 /// The locks at and below the scope; with `atScope()` those at and above it.
 fn list_locks(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let scope = parse_request_scope(&format!("/{}", call.path_parameter("scope")))?;
+    let scope = extension_scope(call)?;
     authorize_call(call, "Microsoft.Authorization/locks/read", &scope)?;
     let filter = ODataFilter::from_request(call, &["atScope"])?;
     let at_scope = filter.function_argument("atScope").is_some();

@@ -29,13 +29,13 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         "Providers_Register",
         POST,
         "/subscriptions/{subscription}/providers/{namespace}/register",
-        register_provider
+        |call| set_registration(call, "register")
     ),
     full!(
         "Providers_Unregister",
         POST,
         "/subscriptions/{subscription}/providers/{namespace}/unregister",
-        unregister_provider
+        |call| set_registration(call, "unregister")
     ),
 ];
 
@@ -85,14 +85,6 @@ fn get_provider(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     let whole = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Resources/subscriptions/providers/read", &whole)?;
     provider_reply(call)
-}
-
-fn register_provider(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    set_registration(call, "register")
-}
-
-fn unregister_provider(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    set_registration(call, "unregister")
 }
 
 fn set_registration(

@@ -3,7 +3,7 @@
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::{AccessScope, ParseAccessScopeError};
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_vocabulary::ArmResourceId;
+use lanyard_vocabulary::{ArmResourceId, ParseArmResourceIdError};
 
 use super::error::bad_request;
 
@@ -34,14 +34,17 @@ pub fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceRe
     parse_request_scope(&format!("/subscriptions/{subscription}/resourceGroups/{group}"))
 }
 
+/// The resource id that is a scope.
+pub(super) fn resource_id(id: &AccessScope) -> Result<ArmResourceId, ServiceReply> {
+    id.as_str().parse().map_err(|error: ParseArmResourceIdError| {
+        bad_request("InvalidResourceId", error.to_string())
+    })
+}
+
 /// The resource type in an id.
 pub fn resource_type(id: &AccessScope) -> Result<String, ServiceReply> {
-    let parsed: Result<ArmResourceId, _> = id.as_str().parse();
-    match parsed.map(|id| id.resource_type()) {
-        Ok(Some(kind)) => Ok(kind),
-        Ok(None) => Err(bad_request("InvalidResourceId", format!("'{id}' names no resource."))),
-        Err(error) => Err(bad_request("InvalidResourceId", error.to_string())),
-    }
+    let no_resource = || bad_request("InvalidResourceId", format!("'{id}' names no resource."));
+    resource_id(id)?.resource_type().ok_or_else(no_resource)
 }
 
 /// The resource above a child resource.

@@ -18,10 +18,6 @@ pub fn remove_resource(call: &mut OperationContext<'_>, id: &AccessScope) {
     remove_dependent_state(services, call.azure_mut(), &removed, now);
 }
 
-fn is_user_assigned(resource: &ArmResource) -> bool {
-    resource.kind.eq_ignore_ascii_case(USER_ASSIGNED_IDENTITIES)
-}
-
 /// Applies the side effects of removing resources: identities are removed from the directory, types release what
 /// they have besides the resource, and role assignments at removed scopes are deleted.
 fn remove_dependent_state(
@@ -34,7 +30,8 @@ fn remove_dependent_state(
     for resource in removed {
         let registered = find_resource_type(services, &resource.kind);
         // Clients write the properties of other types, which may name the principal of another resource.
-        let user_assigned = resource.property("principalId").filter(|_| is_user_assigned(resource));
+        let is_user_assigned = resource.kind.eq_ignore_ascii_case(USER_ASSIGNED_IDENTITIES);
+        let user_assigned = resource.property("principalId").filter(|_| is_user_assigned);
         let identity = resource.body.get("identity").filter(|_| registered.is_some());
         let system_assigned = identity.and_then(|it| it.get("principalId"));
         for principal in user_assigned.into_iter().chain(system_assigned) {

@@ -32,8 +32,7 @@ pub fn put_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let id = path_scope(call)?;
     let kind = known_type(call, &id)?;
     let caller = authorize_call(call, &format!("{}/write", kind.name), &id)?;
-    let body = json_body(call)?;
-    let Value::Object(body) = body else {
+    let Value::Object(body) = json_body(call)? else {
         return Err(bad_request("InvalidRequestContent", "The body is not a JSON object."));
     };
     require_valid_target(call, kind, &id)?;

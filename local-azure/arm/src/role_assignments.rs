@@ -257,11 +257,6 @@ fn find_assignment<'c>(
     call.azure().authorization.assignment(name).filter(|assignment| assignment.scope == *at)
 }
 
-fn group_not_found(name: &str) -> ServiceReply {
-    let message = format!("The management group '{name}' cannot be found.");
-    ArmServiceError::Other(StatusCode::NOT_FOUND, "NotFound", message).to_reply()
-}
-
 /// Rejects a scope whose management group, resource group or resource does not exist. Children of a resource, such as the
 /// secrets of a vault, are not checked.
 fn require_scope(
@@ -274,7 +269,8 @@ fn require_scope(
         return if call.azure().management_groups.is_in_tenant(name, &caller.tenant) {
             Ok(())
         } else {
-            Err(group_not_found(name))
+            let message = format!("The management group '{name}' cannot be found.");
+            Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "NotFound", message).to_reply())
         };
     }
     let Some(group) = at.resource_group() else { return Ok(()) };
