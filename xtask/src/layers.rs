@@ -101,7 +101,6 @@ const FILES_IN_CYCLES: &[(&str, usize)] = &[
     ("lanyard-credential", 6),
     ("lanyard-emulator-blob", 8),
     ("lanyard-emulator-core", 6),
-    ("lanyard-emulator-graph", 14),
     ("lanyard-emulator-keyvault", 11),
     ("lanyard-emulator-state", 13),
     ("lanyard-infra", 17),

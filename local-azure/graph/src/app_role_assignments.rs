@@ -11,15 +11,15 @@ use serde_json::{Map, Value, json};
 use uuid::{Uuid, uuid};
 
 use super::access::GraphCall;
-use super::entity::{GraphEntity, created_reply, entity_reply, list_reply, no_content, time_text};
+use super::entity::{GraphEntity, time_text};
 use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
-use super::memberships::path_member_id;
 use super::path::parse_object_id;
 use super::query::ListQuery;
+use super::replies::{created_reply, entity_reply, list_reply, no_content};
 use super::rights::GraphRight;
 use super::schema::{GraphProperty, PropertyKind, properties};
-use super::service_principals::path_principal;
+use super::tenant_objects::{path_member_id, path_principal};
 
 const ASSIGNMENT: &str = "AppRoleAssignment";
 const ASSIGNMENTS: &str = "appRoleAssignments";

@@ -10,10 +10,11 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::{GraphCall, GraphCaller};
-use super::entity::{GraphEntity, json_reply, object_reply};
+use super::entity::GraphEntity;
 use super::error::{GraphError, GraphResult};
 use super::object_json::type_name;
 use super::path::parse_object_id;
+use super::replies::{json_reply, object_reply};
 use super::rights::GraphRight;
 use super::schema::properties;
 
