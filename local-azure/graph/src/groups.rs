@@ -18,9 +18,7 @@ use super::query::ListQuery;
 use super::replies::{count_reply, created_reply, entity_reply, list_reply, no_content};
 use super::rights::GraphRight;
 use super::schema::{optional_text, required_text, store_properties};
-use super::tenant_objects::{
-    path_group, path_group_for_member_write, path_group_for_write, tenant_groups,
-};
+use super::tenant_objects::{path_group, path_group_for, tenant_groups};
 
 /// The name of the collection.
 pub(super) const GROUPS: &str = "groups";
@@ -74,7 +72,7 @@ pub(super) fn create_group(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn update_group(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let mut group = path_group_for_write(call)?.clone();
+    let mut group = path_group_for(call, GraphRight::WriteGroups)?.clone();
     let body = call.body()?;
     if let Some(name) = optional_text(&body, "displayName", GROUP)? {
         name.clone_into(&mut group.display_name);
@@ -139,7 +137,7 @@ pub(super) fn list_transitive_members(call: &mut GraphCall<'_, '_>) -> GraphResu
 }
 
 pub(super) fn add_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let group = path_group_for_member_write(call)?;
+    let group = path_group_for(call, GraphRight::WriteGroupMembers)?;
     let group_id = group.object_id;
     let body = call.body()?;
     let member = valid_member(object_in_body(call, &body)?, group_id)?;
@@ -151,7 +149,7 @@ pub(super) fn add_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn remove_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let group = path_group_for_member_write(call)?.object_id;
+    let group = path_group_for(call, GraphRight::WriteGroupMembers)?.object_id;
     let key = call.path_parameter("child");
     let member = parse_object_id(key);
     let is_removed = member.is_some_and(|member| call.directory_mut().remove_member(group, member));

@@ -12,7 +12,7 @@ use super::path::{PathCollection, parse_object_id, referenced_object_id};
 use super::replies::no_content;
 use super::rights::GraphRight;
 use super::tenant_objects::{
-    path_application, path_application_for_write, path_group, path_group_for_write, path_principal,
+    path_application, path_application_for_write, path_group, path_group_for, path_principal,
     path_principal_for_write,
 };
 
@@ -77,7 +77,9 @@ fn path_object_for_write<'c>(
     call: &'c GraphCall<'_, '_>,
 ) -> Result<DirectoryObject<'c>, GraphError> {
     match call.collection() {
-        Some(PathCollection::Groups) => path_group_for_write(call).map(DirectoryObject::Group),
+        Some(PathCollection::Groups) => {
+            path_group_for(call, GraphRight::WriteGroups).map(DirectoryObject::Group)
+        }
         Some(PathCollection::ServicePrincipals) => {
             path_principal_for_write(call).map(DirectoryObject::ServicePrincipal)
         }

@@ -48,13 +48,9 @@ pub(super) fn path_application_for_write<'c>(
     call.caller
         .require_any(&[GraphRight::WriteApplications, GraphRight::WriteOwnedApplications])?;
     let application = path_application(call)?;
-    if call.caller.has(GraphRight::WriteApplications)
-        || application.owners.contains(&call.caller.object_id)
-    {
-        Ok(application)
-    } else {
-        Err(GraphError::denied())
-    }
+    let is_owner = application.owners.contains(&call.caller.object_id);
+    let is_allowed = is_owner || call.caller.has(GraphRight::WriteApplications);
+    if is_allowed { Ok(application) } else { Err(GraphError::denied()) }
 }
 
 /// The applications of the tenant.
@@ -83,29 +79,15 @@ pub(super) fn path_group<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c Group, G
         .ok_or_else(|| GraphError::not_found(segment))
 }
 
-/// The group in the path, if the caller may change it.
-pub(super) fn path_group_for_write<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<&'c Group, GraphError> {
-    group_for(call, GraphRight::WriteGroups)
-}
-
-/// The group in the path, if the caller may change its members.
-pub(super) fn path_group_for_member_write<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<&'c Group, GraphError> {
-    group_for(call, GraphRight::WriteGroupMembers)
-}
-
 /// The group in the path, if the caller has a right or owns the group.
-fn group_for<'c>(call: &'c GraphCall<'_, '_>, right: GraphRight) -> Result<&'c Group, GraphError> {
+pub(super) fn path_group_for<'c>(
+    call: &'c GraphCall<'_, '_>,
+    right: GraphRight,
+) -> Result<&'c Group, GraphError> {
     call.caller.require_any(&[right, GraphRight::WriteOwnedGroups])?;
     let group = path_group(call)?;
-    if call.caller.has(right) || group.owners.contains(&call.caller.object_id) {
-        Ok(group)
-    } else {
-        Err(GraphError::denied())
-    }
+    let is_owner = group.owners.contains(&call.caller.object_id);
+    if is_owner || call.caller.has(right) { Ok(group) } else { Err(GraphError::denied()) }
 }
 
 /// The groups of the tenant.
@@ -120,13 +102,7 @@ pub(super) fn path_principal<'c>(
     let segment = call.path_parameter("id");
     let key = ObjectKey::parse(segment);
     let found = match &key {
-        ObjectKey::ObjectId(id) => {
-            let stored = call.directory().service_principal(*id).map(Cow::Borrowed);
-            stored.or_else(|| {
-                let known = first_party_by_object_id(&call.caller.tenant, *id)?;
-                Some(Cow::Owned(known.service_principal(&call.caller.tenant)))
-            })
-        }
+        ObjectKey::ObjectId(id) => principal_by_object_id(call, *id),
         ObjectKey::Alternate(..) => key
             .alternate("appId")
             .and_then(|id| id.parse().ok())
@@ -171,6 +147,18 @@ pub(super) fn path_principal_for_write<'c>(
         return Err(GraphError::denied());
     }
     Ok(principal)
+}
+
+/// The service principal with an object id; those of Microsoft's applications included.
+pub(super) fn principal_by_object_id<'c>(
+    call: &'c GraphCall<'_, '_>,
+    id: Uuid,
+) -> Option<Cow<'c, ServicePrincipal>> {
+    let stored = call.directory().service_principal(id).map(Cow::Borrowed);
+    stored.or_else(|| {
+        let known = first_party_by_object_id(&call.caller.tenant, id)?;
+        Some(Cow::Owned(known.service_principal(&call.caller.tenant)))
+    })
 }
 
 /// The service principal of an application in the caller's tenant.
