@@ -26,11 +26,11 @@ const PRINCIPAL_TYPES: [&str; 5] = ["User", "Group", "ServicePrincipal", "Foreig
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AssignmentApi {
     /// `principalType` in requests and replies: from 2018-09-01-preview on.
-    pub(super) principal_type: bool,
+    principal_type: bool,
     /// Conditions and descriptions: from 2020-03-01-preview on.
-    pub(super) conditions: bool,
+    conditions: bool,
     /// Assignments of roles with data actions: from 2018-01-01-preview on.
-    pub(super) data_actions: bool,
+    data_actions: bool,
 }
 
 impl AssignmentApi {
