@@ -13,9 +13,9 @@ use lanyard_emulator_state::authorization::{
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};
 
-use super::error::{ArmServiceError, bad_request};
-use super::locks::require_unlocked;
-use super::resource_reads::resource_type;
+use super::error::{ArmServiceError, LinkedAction, bad_request};
+use super::lock_check::require_unlocked;
+use super::request_scopes::{group_scope, resource_type};
 
 /// Authenticates a caller, checks the permission for `action` at `scope`, and that no lock forbids it.
 ///
@@ -38,7 +38,8 @@ pub(super) fn authenticate(
     let subscription = path_subscription(call);
     let tenant =
         call.azure().resources.subscription(&subscription).map(|known| known.tenant.clone());
-    let authority = authority_url(call, tenant.as_ref().map_or("common", |tenant| tenant.as_str()));
+    let authority_tenant = tenant.as_ref().map_or("common", |tenant| tenant.as_str());
+    let authority = format!("{}/{authority_tenant}", call.endpoint.cloud.authority_url());
     let refuse =
         |code, message| ArmServiceError::InvalidToken { code, authority, message }.to_reply();
     let caller = match call.authenticate_bearer(&call.endpoint.cloud.arm_audiences()) {
@@ -110,15 +111,6 @@ pub(super) fn authorize_assignment_change(
             Err(ArmServiceError::Unauthorized { client, caller, action, scope, miss }.to_reply())
         }
     }
-}
-
-/// A resource that the body of a request links, and the action that the link needs there.
-#[derive(Debug)]
-pub struct LinkedAction<'a> {
-    /// Such as `Microsoft.Network/virtualNetworks/subnets/join/action`.
-    pub(super) action: &'a str,
-    /// The linked resource.
-    pub(super) scope: &'a AccessScope,
 }
 
 /// Rejects a caller that has the permission for `action` at `scope`, but not for the resources that its
@@ -209,34 +201,6 @@ fn client_name(call: &OperationContext<'_>, caller: &AuthenticatedCaller) -> Str
     }
 }
 
-/// The scope in the path, in the case of the request.
-pub fn path_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/{}", call.request.segments().collect::<Vec<_>>().join("/")))
-}
-
-/// The scope of an extension resource: the path before the provider.
-pub(super) fn extension_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/{}", call.path_parameter("scope")))
-}
-
-/// Parses a scope from the request.
-pub fn parse_request_scope(text: &str) -> Result<AccessScope, ServiceReply> {
-    text.parse().map_err(|error: lanyard_emulator_state::authorization::ParseAccessScopeError| {
-        bad_request("InvalidResourceId", error.to_string())
-    })
-}
-
-/// The subscription in the path.
-pub fn subscription_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(&format!("/subscriptions/{}", call.path_parameter("subscription")))
-}
-
-/// The resource group in the path.
-pub fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
-    let (subscription, group) = (call.path_parameter("subscription"), call.path_parameter("group"));
-    parse_request_scope(&format!("/subscriptions/{subscription}/resourceGroups/{group}"))
-}
-
 /// Rejects a request whose resource group does not exist.
 pub fn require_group(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
     let group = group_scope(call)?;
@@ -315,10 +279,6 @@ fn next_link(call: &OperationContext<'_>, skip: usize) -> String {
     }
     query.append_pair("$skiptoken", &skip.to_string());
     format!("{}{}?{}", request.origin(), request.path, query.finish())
-}
-
-fn authority_url(call: &OperationContext<'_>, tenant: &str) -> String {
-    format!("{}/{tenant}", call.endpoint.cloud.authority_url())
 }
 
 fn token_error_code_and_message(problem: &BearerTokenError) -> (&'static str, String) {

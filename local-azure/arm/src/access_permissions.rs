@@ -7,7 +7,8 @@ use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::json;
 
-use super::access::{authorize_call, extension_scope, json_reply, list_reply, subscription_scope};
+use super::access::{authorize_call, json_reply, list_reply};
+use super::request_scopes::{extension_scope, subscription_scope};
 use super::role_permissions::permission_json;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[

@@ -8,12 +8,10 @@ use lanyard_emulator_state::resources::resource_store::Subscription;
 use lanyard_vocabulary::Cloud;
 use serde_json::{Value, json};
 
-use super::access::{
-    authenticate, authorize_call, has_assignment_around, json_reply, list_reply,
-    parse_request_scope, path_scope, subscription_scope,
-};
+use super::access::{authenticate, authorize_call, has_assignment_around, json_reply, list_reply};
 use super::error::bad_request;
 use super::locations::{Region, regions_of_cloud};
+use super::request_scopes::{parse_request_scope, path_scope, subscription_scope};
 
 /// `GET /metadata/endpoints`: one object from 2022-09-01 on, an array before. No token is needed.
 pub(super) fn get_metadata_endpoints(

@@ -7,10 +7,8 @@ use http::StatusCode;
 use lanyard_emulator_core::token::AuthenticatedCaller;
 use lanyard_emulator_state::authorization::{AccessScope, NearestMiss};
 use lanyard_emulator_state::request::ServiceReply;
+use lanyard_vocabulary::ArmResourceId;
 use serde_json::json;
-
-use super::access::LinkedAction;
-use super::resource_reads::resource_type;
 
 /// An error reply of Azure Resource Manager, with what its message names.
 #[derive(Debug)]
@@ -66,6 +64,15 @@ pub enum ArmServiceError<'a> {
     ResourceNotFound(&'a AccessScope),
     /// Another error with its status and code.
     Other(StatusCode, &'static str, String),
+}
+
+/// A resource that the body of a request links, and the action that the link needs there.
+#[derive(Debug)]
+pub struct LinkedAction<'a> {
+    /// Such as `Microsoft.Network/virtualNetworks/subnets/join/action`.
+    pub(super) action: &'a str,
+    /// The linked resource.
+    pub(super) scope: &'a AccessScope,
 }
 
 impl ArmServiceError<'_> {
@@ -172,7 +179,8 @@ enum MissingResource {
 
 impl MissingResource {
     fn classify(id: &AccessScope) -> Self {
-        let Ok(kind) = resource_type(id) else { return Self::Other };
+        let id: Result<ArmResourceId, _> = id.as_str().parse();
+        let Ok(Some(kind)) = id.map(|id| id.resource_type()) else { return Self::Other };
         let kind = kind.to_ascii_lowercase();
         let parts: Vec<_> = kind.split('/').collect();
         match parts.as_slice() {

@@ -16,16 +16,15 @@ use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Value, json};
 
 use super::access::{
-    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
-    path_scope, require_group,
+    authorize_call, empty_reply, json_body, json_reply, list_reply, require_group,
 };
 use super::creation_statuses::creation_status;
 use super::error::ArmServiceError;
 use super::providers::{require_namespace, require_registered};
-use super::resource_reads::resource_type;
+use super::request_scopes::{parse_request_scope, path_scope, resource_type};
+use super::resource_removal::remove_resource;
 use super::resource_type::USER_ASSIGNED_IDENTITIES;
 use super::resource_types::implemented_types;
-use super::resource_writes::remove_resource;
 use super::tags::require_valid_tags;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
@@ -126,7 +125,7 @@ fn list(
 ) -> Result<ServiceReply, ServiceReply> {
     let kind = resource_type(&collection.child("_"))?;
     require_unknown_type(call, &kind)?;
-    let group = super::access::group_scope(call)?;
+    let group = super::request_scopes::group_scope(call)?;
     authorize_call(call, &format!("{kind}/read"), &group)?;
     require_group(call)?;
     let prefix = parse_request_scope(collection.as_str())?;

@@ -11,11 +11,11 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, LOCK_TYPE, UpsertOutcome};
 use serde_json::Value;
 
-use super::access::{
-    authorize_call, empty_reply, json_body, json_reply, list_reply, parse_request_scope,
-};
-use super::error::{ArmServiceError, bad_request, conflict};
+use super::access::{authorize_call, empty_reply, json_body, json_reply, list_reply};
+use super::error::{ArmServiceError, bad_request};
+use super::lock_check::locked_scope;
 use super::odata_filter::ODataFilter;
+use super::request_scopes::extension_scope;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     full!(
@@ -46,7 +46,7 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 
 /// The scope and the id of the lock in the path.
 fn requested_lock(call: &OperationContext<'_>) -> Result<(AccessScope, AccessScope), ServiceReply> {
-    let scope = parse_request_scope(&format!("/{}", call.path_parameter("scope")))?;
+    let scope = extension_scope(call)?;
     let name = call.path_parameter("name");
     let id = scope.child(&format!("providers/{LOCK_TYPE}/{name}"));
     Ok((scope, id))
@@ -54,7 +54,7 @@ fn requested_lock(call: &OperationContext<'_>) -> Result<(AccessScope, AccessSco
 
 /// The locks at and below the scope; with `atScope()` those at and above it.
 fn list_locks(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    let scope = parse_request_scope(&format!("/{}", call.path_parameter("scope")))?;
+    let scope = extension_scope(call)?;
     authorize_call(call, "Microsoft.Authorization/locks/read", &scope)?;
     let filter = ODataFilter::from_request(call, &["atScope"])?;
     let at_scope = filter.function_argument("atScope").is_some();
@@ -110,68 +110,4 @@ fn delete_lock(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceR
     let removed = call.azure_mut().resources.remove(&id);
     let status = if removed.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::OK };
     Ok(empty_reply(call, status))
-}
-
-/// What a lock can forbid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LockedOperation {
-    Write,
-    Delete,
-}
-
-/// Rejects a write or a deletion that a lock at `scope`, above it, or for a deletion also below it, forbids.
-pub(super) fn require_unlocked(
-    call: &OperationContext<'_>,
-    action: &str,
-    scope: &AccessScope,
-) -> Result<(), ServiceReply> {
-    let operation = match action.rsplit('/').next() {
-        Some("write") => LockedOperation::Write,
-        Some("delete") => LockedOperation::Delete,
-        _ => return Ok(()),
-    };
-    if action.starts_with(LOCK_TYPE) {
-        return Ok(());
-    }
-    let blocking: Vec<_> = call
-        .azure()
-        .resources
-        .locks()
-        .filter(|lock| {
-            let at = locked_scope(lock);
-            at.contains(scope) || (operation == LockedOperation::Delete && scope.contains(&at))
-        })
-        .filter(|lock| forbids(lock, operation))
-        .map(|lock| locked_scope(lock).to_string())
-        .collect();
-    if blocking.is_empty() {
-        return Ok(());
-    }
-    let operation = match operation {
-        LockedOperation::Write => "write",
-        LockedOperation::Delete => "delete",
-    };
-    Err(conflict(
-        "ScopeLocked",
-        format!(
-            "The scope '{scope}' cannot perform {operation} operation because following scope(s) are \
-             locked: '{}'. Please remove the lock and try again.",
-            blocking.join("', '")
-        ),
-    ))
-}
-
-/// The scope that a lock protects: its id without the segments of the lock.
-fn locked_scope(lock: &ArmResource) -> AccessScope {
-    let id = lock.id.as_str();
-    let scope = id.rsplitn(5, '/').nth(4).unwrap_or_default();
-    scope.parse().unwrap_or_else(|_| AccessScope::root())
-}
-
-fn forbids(lock: &ArmResource, operation: LockedOperation) -> bool {
-    match lock.property("level").and_then(Value::as_str).unwrap_or_default() {
-        level if level.eq_ignore_ascii_case("ReadOnly") => true,
-        level if level.eq_ignore_ascii_case("CanNotDelete") => operation == LockedOperation::Delete,
-        _ => false,
-    }
 }

@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use super::access::{authenticate, empty_reply, json_reply};
 use super::error::ArmServiceError;
+use super::resource_removal::remove_resource;
+use super::resource_rendering::render_resource;
 use super::resource_type::ResourceType;
-use super::resource_writes::{remove_resource, set_provisioning_state};
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     ServiceOperation {
@@ -171,7 +172,7 @@ fn get_result(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRe
     }
     match operation.change {
         PendingChange::Write => {
-            let wire = super::resource_reads::render_resource(call, &operation.resource);
+            let wire = render_resource(call, &operation.resource);
             Ok(json_reply(call, StatusCode::OK, &wire))
         }
         PendingChange::Delete => Ok(empty_reply(call, StatusCode::NO_CONTENT)),
@@ -260,6 +261,21 @@ fn poll(call: &mut OperationContext<'_>, id: Uuid) {
     match (change, &outcome) {
         (PendingChange::Delete, OperationOutcome::Succeeded) => remove_resource(call, &resource),
         _ => set_provisioning_state(call, &resource, outcome.status()),
+    }
+}
+
+/// Sets the provisioning state of a stored resource.
+pub(super) fn set_provisioning_state(
+    call: &mut OperationContext<'_>,
+    id: &AccessScope,
+    state: &str,
+) {
+    let now = call.now;
+    if let Some(resource) = call.azure_mut().resources.resource_mut(id) {
+        resource.changed = now;
+        if let Some(Value::Object(properties)) = resource.body.get_mut("properties") {
+            properties.insert("provisioningState".to_owned(), json!(state));
+        }
     }
 }
 

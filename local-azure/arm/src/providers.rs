@@ -9,10 +9,11 @@ use lanyard_emulator_core::operations::ServiceOperation;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};
 
-use super::access::{authorize_call, json_reply, list_reply, subscription_scope};
+use super::access::{authorize_call, json_reply, list_reply};
 use super::error::{ArmServiceError, conflict};
 use super::locations::regions_of_cloud;
 use super::namespaces::{NAMESPACES, find_namespace};
+use super::request_scopes::subscription_scope;
 use super::resource_type::RegionRule;
 use super::resource_types::{find_resource_type, implemented_types};
 
@@ -28,13 +29,13 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
         "Providers_Register",
         POST,
         "/subscriptions/{subscription}/providers/{namespace}/register",
-        register_provider
+        |call| set_registration(call, "register")
     ),
     full!(
         "Providers_Unregister",
         POST,
         "/subscriptions/{subscription}/providers/{namespace}/unregister",
-        unregister_provider
+        |call| set_registration(call, "unregister")
     ),
 ];
 
@@ -84,14 +85,6 @@ fn get_provider(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     let whole = subscription_scope(call)?;
     authorize_call(call, "Microsoft.Resources/subscriptions/providers/read", &whole)?;
     provider_reply(call)
-}
-
-fn register_provider(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    set_registration(call, "register")
-}
-
-fn unregister_provider(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
-    set_registration(call, "unregister")
 }
 
 fn set_registration(

@@ -10,15 +10,15 @@ use lanyard_emulator_state::resources::resource_store::{
 };
 use serde_json::{Value, json};
 
-use super::access::{
-    authorize_call, empty_reply, group_scope, json_body, json_reply, subscription_scope,
-};
+use super::access::{authorize_call, empty_reply, json_body, json_reply};
 use super::error::{ArmServiceError, bad_request};
 use super::locations::{normalize_region, regions_of_cloud};
 use super::odata_filter::ODataFilter;
+use super::request_scopes::{group_scope, subscription_scope};
+use super::resource_change::ResourceDeletion;
 use super::resource_lists::has_filtered_tag;
 use super::resource_reads::list_readable;
-use super::resource_writes::{ResourceDeletion, remove_resource};
+use super::resource_removal::remove_resource;
 use super::tags::require_valid_tags;
 use crate::resource_types::find_resource_type;
 

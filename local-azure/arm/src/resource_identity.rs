@@ -1,14 +1,14 @@
 //! The `identity` of a resource: system-assigned and user-assigned managed identities.
 
-use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::{Map, Value, json};
 
-use super::access::{authorize_link, parse_request_scope};
+use super::access::authorize_link;
 use super::error::{ArmServiceError, bad_request};
+use super::request_scopes::{parse_request_scope, resource_id};
+use super::resource_change::ResourceWrite;
 use super::resource_type::USER_ASSIGNED_IDENTITIES;
-use super::resource_writes::ResourceWrite;
 
 /// Completes `identity`: creates or removes the system-assigned identity, and checks that the caller may assign
 /// the user-assigned ones.
@@ -93,10 +93,4 @@ fn system_assigned(
     let (azure, ids) = write.call.azure_and_ids();
     let principal = azure.directory.create_managed_identity(resource_id, tenant, ids, now);
     Ok((principal.tenant.to_string(), principal.object_id))
-}
-
-fn resource_id(id: &AccessScope) -> Result<ArmResourceId, ServiceReply> {
-    id.as_str().parse().map_err(|error: lanyard_vocabulary::ParseArmResourceIdError| {
-        bad_request("InvalidResourceId", error.to_string())
-    })
 }

@@ -9,10 +9,9 @@ use lanyard_emulator_state::resources::resource_store::{
 };
 use serde_json::Value;
 
-use super::access::{
-    authenticate, group_scope, is_authorized, list_reply, require_group, subscription_scope,
-};
+use super::access::{authenticate, is_authorized, list_reply, require_group};
 use super::odata_filter::ODataFilter;
+use super::request_scopes::{group_scope, subscription_scope};
 
 /// The fields that a filter can compare.
 const FILTER_FIELDS: [&str; 6] =

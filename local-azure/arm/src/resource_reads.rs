@@ -6,16 +6,16 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::ArmResource;
-use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
 use super::access::{
     authenticate, authorize_call, has_assignment_around, is_authorized, json_reply, list_reply,
-    parse_request_scope, path_scope, require_group,
+    require_group,
 };
-use super::error::{ArmServiceError, bad_request};
+use super::error::ArmServiceError;
 use super::long_running::{is_missing_after_write, poll_resource};
-use crate::resource_types::find_resource_type;
+use super::request_scopes::{parse_request_scope, path_scope, resource_type};
+use super::resource_rendering::{render_resource, render_stored};
 
 /// `GET {id}` of a resource: permission `<type>/read`.
 pub fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -45,35 +45,6 @@ pub fn get_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 fn is_unsettled(resource: &ArmResource) -> bool {
     let state = resource.property("provisioningState").and_then(Value::as_str);
     matches!(state, Some("Creating" | "Updating" | "Deleting"))
-}
-
-/// A stored resource as in replies; `null` if it does not exist.
-pub fn render_resource(call: &OperationContext<'_>, id: &AccessScope) -> Value {
-    let resources = &call.azure().resources;
-    resources.resource(id).map_or(Value::Null, |resource| render_stored(call, resource))
-}
-
-/// A resource as in replies.
-pub fn render_stored(call: &OperationContext<'_>, resource: &ArmResource) -> Value {
-    let (clouds, resources) = (call.clouds, &call.azure().resources);
-    let kind = find_resource_type(call.services, &resource.kind);
-    let Some(kind) = kind else { return resource.to_json() };
-    let mut wire = match kind.render {
-        Some(render) => render(resources, resource),
-        None => resource.to_json(),
-    };
-    for pointer in kind.endpoints {
-        match wire.pointer_mut(pointer) {
-            Some(Value::String(url)) => *url = clouds.url_with_port(url),
-            Some(Value::Object(urls)) => {
-                for url in urls.values_mut() {
-                    *url = url.as_str().map(|url| clouds.url_with_port(url)).into();
-                }
-            }
-            _ => {}
-        }
-    }
-    wire
 }
 
 /// The resource of a `GET`, if the caller may read it.
@@ -142,16 +113,6 @@ pub(super) fn list_readable(
     list_reply(call, items)
 }
 
-/// The resource type in an id.
-pub fn resource_type(id: &AccessScope) -> Result<String, ServiceReply> {
-    let parsed: Result<ArmResourceId, _> = id.as_str().parse();
-    match parsed.map(|id| id.resource_type()) {
-        Ok(Some(kind)) => Ok(kind),
-        Ok(None) => Err(bad_request("InvalidResourceId", format!("'{id}' names no resource."))),
-        Err(error) => Err(bad_request("InvalidResourceId", error.to_string())),
-    }
-}
-
 /// The parent of a collection's path, and the type of its members.
 fn parse_collection_path(
     call: &OperationContext<'_>,
@@ -178,9 +139,4 @@ fn require_parent(call: &OperationContext<'_>, parent: &AccessScope) -> Result<(
         Some(_) => Ok(()),
         None => Err(ArmServiceError::ResourceNotFound(&parent).to_reply()),
     }
-}
-
-/// The resource above a child resource.
-pub fn parent_scope(child: &AccessScope) -> Result<AccessScope, ServiceReply> {
-    parse_request_scope(child.as_str().rsplitn(3, '/').nth(2).unwrap_or_default())
 }

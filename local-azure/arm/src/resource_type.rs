@@ -13,7 +13,7 @@ use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResource
 use serde_json::Value;
 
 use super::error::bad_request;
-use super::resource_writes::{ResourceDeletion, ResourceWrite};
+use super::resource_change::{ResourceDeletion, ResourceWrite};
 
 /// The type of user-assigned managed identities.
 pub(crate) const USER_ASSIGNED_IDENTITIES: &str =

@@ -4,12 +4,9 @@
 //! locks, preconditions, then the resource provider's own checks.
 
 use http::StatusCode;
-use jiff::Timestamp;
-use lanyard_emulator_core::emulated_service::ServiceSet;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::token::AuthenticatedCaller;
 use lanyard_emulator_state::authorization::AccessScope;
-use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{
     ArmResource, ArmResourceStore, UpsertOutcome,
@@ -17,93 +14,25 @@ use lanyard_emulator_state::resources::resource_store::{
 use lanyard_emulator_state::resources::stored_operation::PendingChange;
 use serde_json::{Map, Value, json};
 
-use super::access::{
-    authorize_call, empty_reply, json_body, json_reply, parse_request_scope, path_scope,
-    require_group,
-};
+use super::access::{authorize_call, empty_reply, json_body, json_reply, require_group};
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::locations::{normalize_region, require_region};
-use super::long_running::PendingOperation;
+use super::long_running::{PendingOperation, set_provisioning_state};
 use super::providers::require_registered;
-use super::resource_reads::{render_resource, resource_type};
-use super::resource_type::{
-    RegionRule, ResourceType, USER_ASSIGNED_IDENTITIES, require_known_api_version, resource_name,
-};
+use super::request_scopes::{parse_request_scope, path_scope, resource_type};
+use super::resource_change::{ResourceDeletion, ResourceWrite};
+use super::resource_removal::remove_resource;
+use super::resource_rendering::render_resource;
+use super::resource_type::{RegionRule, ResourceType, require_known_api_version, resource_name};
 use super::resource_types::find_resource_type;
 use super::tags::require_valid_tags;
-
-/// A resource that is about to be written.
-#[derive(Debug)]
-pub struct ResourceWrite<'w, 'c> {
-    pub call: &'w mut OperationContext<'c>,
-    pub caller: &'w AuthenticatedCaller,
-    pub id: &'w AccessScope,
-    /// The resource before the write.
-    pub existing: Option<ArmResource>,
-    /// The body to store, without `properties`.
-    pub body: Map<String, Value>,
-    pub properties: Map<String, Value>,
-    /// The child resources in the body, by type. They replace all existing children of the type.
-    pub children: Vec<(&'static str, Vec<ArmResource>)>,
-    /// Further resources that the write creates, for example the network interface of a private endpoint.
-    pub others: Vec<ArmResource>,
-}
-
-impl ResourceWrite<'_, '_> {
-    /// The stored resources.
-    pub fn resources(&self) -> &ArmResourceStore {
-        &self.call.azure().resources
-    }
-
-    /// Sets a property unless the client or the existing resource has it.
-    pub fn default_property(&mut self, name: &str, value: Value) {
-        let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
-        self.properties.entry(name.to_owned()).or_insert(existing.unwrap_or(value));
-    }
-
-    /// Sets `resourceGuid`.
-    pub fn service_guid(&mut self) {
-        let id = self.call.ids.next_uuid();
-        self.service_property("resourceGuid", || json!(id));
-    }
-
-    /// Replaces the children of a type.
-    pub fn replace_children(&mut self, kind: &'static str, children: Vec<ArmResource>) {
-        self.children.push((kind, children));
-    }
-
-    /// Sets a property that only the service writes: the existing value, or a new one.
-    pub fn service_property(&mut self, name: &str, value: impl FnOnce() -> Value) {
-        let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
-        self.properties.insert(name.to_owned(), existing.unwrap_or_else(value));
-    }
-}
-
-/// A resource that is about to be deleted, with everything below it.
-#[derive(Debug)]
-pub struct ResourceDeletion<'a> {
-    pub resources: &'a ArmResourceStore,
-    pub resource: &'a ArmResource,
-    /// The scope whose deletion was requested: resources within it do not prevent the deletion.
-    pub scope: &'a AccessScope,
-}
-
-impl ResourceDeletion<'_> {
-    /// The resources outside of the deleted scope that refer to this resource or to its children.
-    pub fn referrers(&self) -> impl Iterator<Item = &AccessScope> {
-        self.resources
-            .referrers_within(&self.resource.id)
-            .filter(|referrer| !self.scope.contains(referrer))
-    }
-}
 
 /// `PUT {id}`.
 pub fn put_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
     let kind = known_type(call, &id)?;
     let caller = authorize_call(call, &format!("{}/write", kind.name), &id)?;
-    let body = json_body(call)?;
-    let Value::Object(body) = body else {
+    let Value::Object(body) = json_body(call)? else {
         return Err(bad_request("InvalidRequestContent", "The body is not a JSON object."));
     };
     require_valid_target(call, kind, &id)?;
@@ -188,48 +117,6 @@ pub fn delete_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     }
     remove_resource(call, &id);
     Ok(empty_reply(call, kind.deletion_status))
-}
-
-/// Removes a resource with everything below it, and applies the side effects.
-pub fn remove_resource(call: &mut OperationContext<'_>, id: &AccessScope) {
-    let now = call.now;
-    let removed = call.azure_mut().resources.remove(id);
-    let services = call.services;
-    remove_dependent_state(services, call.azure_mut(), &removed, now);
-}
-
-fn is_user_assigned(resource: &ArmResource) -> bool {
-    resource.kind.eq_ignore_ascii_case(USER_ASSIGNED_IDENTITIES)
-}
-
-/// Applies the side effects of removing resources: identities are removed from the directory, types release what
-/// they have besides the resource, and role assignments at removed scopes are deleted.
-fn remove_dependent_state(
-    services: &ServiceSet,
-    azure: &mut AzureState,
-    removed: &[ArmResource],
-    now: Timestamp,
-) {
-    azure.resources.record_deleted(removed, now);
-    for resource in removed {
-        let registered = find_resource_type(services, &resource.kind);
-        // Clients write the properties of other types, which may name the principal of another resource.
-        let user_assigned = resource.property("principalId").filter(|_| is_user_assigned(resource));
-        let identity = resource.body.get("identity").filter(|_| registered.is_some());
-        let system_assigned = identity.and_then(|it| it.get("principalId"));
-        for principal in user_assigned.into_iter().chain(system_assigned) {
-            let object = principal.as_str().and_then(|id| id.parse::<uuid::Uuid>().ok());
-            if let Some(object) = object {
-                azure.directory.remove_service_principal(object);
-            }
-        }
-        azure.authorization.remove_within(&resource.id);
-        let Some(kind) = registered else { continue };
-        for id in (kind.release)(azure, resource, now) {
-            let removed = azure.resources.remove(&id);
-            remove_dependent_state(services, azure, &removed, now);
-        }
-    }
 }
 
 fn known_type(
@@ -452,21 +339,6 @@ fn replace_children(
         }
         for child in children {
             resources.upsert(child);
-        }
-    }
-}
-
-/// Sets the provisioning state of a stored resource.
-pub(super) fn set_provisioning_state(
-    call: &mut OperationContext<'_>,
-    id: &AccessScope,
-    state: &str,
-) {
-    let now = call.now;
-    if let Some(resource) = call.azure_mut().resources.resource_mut(id) {
-        resource.changed = now;
-        if let Some(Value::Object(properties)) = resource.body.get_mut("properties") {
-            properties.insert("provisioningState".to_owned(), json!(state));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The body of a new role assignment.
+//! The bodies of role assignments, in requests and replies. Their fields depend on the api-version.
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -8,15 +8,41 @@ use lanyard_emulator_state::authorization::{
 };
 use lanyard_emulator_state::directory::DirectoryReader;
 use lanyard_emulator_state::request::ServiceReply;
-use serde_json::Value;
+use lanyard_vocabulary::RoleDefinitionId;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::error::{ArmServiceError, bad_request};
-use super::role_assignments::{AssignmentApi, find_assignable_role};
-use super::role_definitions::parse_role_definition_id;
+use super::role_definitions::{
+    parse_role_definition_id, role_definition_id, role_definition_not_found,
+};
 
+/// The name of the type of role assignments.
+pub(super) const ASSIGNMENT: &str = "Microsoft.Authorization/roleAssignments";
 /// The types of principals that can have role assignments.
 const PRINCIPAL_TYPES: [&str; 5] = ["User", "Group", "ServicePrincipal", "ForeignGroup", "Device"];
+
+/// What an api-version knows of role assignments.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AssignmentApi {
+    /// `principalType` in requests and replies: from 2018-09-01-preview on.
+    principal_type: bool,
+    /// Conditions and descriptions: from 2020-03-01-preview on.
+    conditions: bool,
+    /// Assignments of roles with data actions: from 2018-01-01-preview on.
+    data_actions: bool,
+}
+
+impl AssignmentApi {
+    pub(super) fn of_request(call: &OperationContext<'_>) -> Self {
+        let version = call.api_version().unwrap_or_default();
+        Self {
+            principal_type: version >= "2018-09-01",
+            conditions: version >= "2020-03-01",
+            data_actions: version >= "2018-01-01",
+        }
+    }
+}
 
 /// Parses the body of `PUT`, and checks that role and principal exist.
 pub(super) fn parse_assignment(
@@ -55,6 +81,37 @@ pub(super) fn parse_assignment(
         delay: *call.azure().propagation,
         ..RoleAssignment::new(name, scope, role, principal_id, call.now)
     })
+}
+
+/// The role of a role definition id, if the role can be assigned at the scope.
+fn find_assignable_role(
+    call: &OperationContext<'_>,
+    caller: &AuthenticatedCaller,
+    at: &AccessScope,
+    id: RoleDefinitionId,
+) -> Result<RoleDefinitionId, ServiceReply> {
+    let azure = call.azure();
+    let not_found = || role_definition_not_found(&id.0.to_string());
+    let role = azure.authorization.role(id).ok_or_else(not_found)?;
+    if let Some(custom) = azure.authorization.custom_role(id) {
+        let management_groups = azure.management_groups_above(at);
+        if custom.tenant != caller.tenant || !custom.is_assignable_at(at, &management_groups) {
+            return Err(not_found());
+        }
+        if at.management_group_name().is_some() && role.has_data_actions() {
+            let message =
+                "Custom roles with DataActions can't be assigned at the management group scope.";
+            return Err(bad_request("BadRequest", message));
+        }
+    }
+    if role.has_data_actions() && !AssignmentApi::of_request(call).data_actions {
+        let version = call.api_version().unwrap_or_default();
+        let message = format!(
+            "Assignments to roles with DataActions and NotDataActions are not supported on API version '{version}'. The minimum required API version for this operations is '2018-01-01-preview'."
+        );
+        return Err(bad_request("UnsupportedApiVersionForRoleDefinitionHasDataActions", message));
+    }
+    Ok(id)
 }
 
 fn reject_unimplemented(properties: &Value) -> Result<(), ServiceReply> {
@@ -137,4 +194,32 @@ fn parse_condition(properties: &Value) -> Result<Option<Condition>, ServiceReply
 
 fn not_implemented(message: String) -> ServiceReply {
     ArmServiceError::Other(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message).to_reply()
+}
+
+/// The body of a reply with a role assignment.
+pub(super) fn role_assignment_json(assignment: &RoleAssignment, api: AssignmentApi) -> Value {
+    let (updated_on, updated_by) = match assignment.updated {
+        Some((time, author)) => (time, Some(author)),
+        None => (assignment.created_on, assignment.created_by),
+    };
+    let mut properties = json!({
+        "roleDefinitionId": role_definition_id(&assignment.scope, assignment.role),
+        "principalId": assignment.principal_id,
+        "scope": assignment.scope,
+        "createdOn": assignment.created_on.to_string(),
+        "updatedOn": updated_on.to_string(),
+        "createdBy": assignment.created_by,
+        "updatedBy": updated_by,
+    });
+    if api.principal_type {
+        properties["principalType"] = json!(assignment.principal_type);
+    }
+    if api.conditions {
+        let condition = assignment.condition.as_ref();
+        properties["condition"] = json!(condition.map(Condition::text));
+        properties["conditionVersion"] = json!(condition.map(Condition::version));
+        properties["description"] = json!(assignment.description);
+        properties["delegatedManagedIdentityResourceId"] = Value::Null;
+    }
+    json!({ "id": assignment.id(), "type": ASSIGNMENT, "name": assignment.name, "properties": properties })
 }

@@ -5,22 +5,24 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use lanyard_emulator_core::token::AuthenticatedCaller;
 use lanyard_emulator_state::authorization::{
-    AccessScope, AssignError, AssignOutcome, AttributeSource, Condition, RoleAssignment,
+    AccessScope, AssignError, AssignOutcome, AttributeSource, RoleAssignment,
 };
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::RoleDefinitionId;
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::access::{
-    authenticate, authorize_assignment_change, authorize_call, empty_reply, extension_scope,
-    json_body, json_reply, list_reply,
+    authenticate, authorize_assignment_change, authorize_call, empty_reply, json_body, json_reply,
+    list_reply,
 };
 use super::error::{ArmServiceError, bad_request, conflict};
-use super::locks::require_unlocked;
+use super::lock_check::require_unlocked;
 use super::odata_filter::ODataFilter;
-use super::role_assignment_body::parse_assignment;
-use super::role_definitions::{role_definition_id, role_definition_not_found};
+use super::request_scopes::extension_scope;
+use super::role_assignment_body::{
+    ASSIGNMENT, AssignmentApi, parse_assignment, role_assignment_json,
+};
+use super::role_definitions::role_definition_not_found;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     ServiceOperation {
@@ -52,7 +54,6 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
     ),
 ];
 
-const ASSIGNMENT: &str = "Microsoft.Authorization/roleAssignments";
 /// The roles that count as the last administrator of a subscription: Owner and User Access Administrator.
 const ADMINISTRATORS: [Uuid; 2] =
     [RoleDefinitionId::OWNER.0, uuid::uuid!("18d7d88d-d35e-4fb5-a5c3-7773c20a72d9")];
@@ -65,28 +66,6 @@ const fn assignment_operation(
 ) -> ServiceOperation {
     let path = "/{*scope}/providers/Microsoft.Authorization/roleAssignments/{name}";
     ServiceOperation { id, method, path, support, handler }
-}
-
-/// What an api-version knows of role assignments.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AssignmentApi {
-    /// `principalType` in requests and replies: from 2018-09-01-preview on.
-    pub(super) principal_type: bool,
-    /// Conditions and descriptions: from 2020-03-01-preview on.
-    pub(super) conditions: bool,
-    /// Assignments of roles with data actions: from 2018-01-01-preview on.
-    pub(super) data_actions: bool,
-}
-
-impl AssignmentApi {
-    pub(super) fn of_request(call: &OperationContext<'_>) -> Self {
-        let version = call.api_version().unwrap_or_default();
-        Self {
-            principal_type: version >= "2018-09-01",
-            conditions: version >= "2020-03-01",
-            data_actions: version >= "2018-01-01",
-        }
-    }
 }
 
 fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -278,11 +257,6 @@ fn find_assignment<'c>(
     call.azure().authorization.assignment(name).filter(|assignment| assignment.scope == *at)
 }
 
-fn group_not_found(name: &str) -> ServiceReply {
-    let message = format!("The management group '{name}' cannot be found.");
-    ArmServiceError::Other(StatusCode::NOT_FOUND, "NotFound", message).to_reply()
-}
-
 /// Rejects a scope whose management group, resource group or resource does not exist. Children of a resource, such as the
 /// secrets of a vault, are not checked.
 fn require_scope(
@@ -295,7 +269,8 @@ fn require_scope(
         return if call.azure().management_groups.is_in_tenant(name, &caller.tenant) {
             Ok(())
         } else {
-            Err(group_not_found(name))
+            let message = format!("The management group '{name}' cannot be found.");
+            Err(ArmServiceError::Other(StatusCode::NOT_FOUND, "NotFound", message).to_reply())
         };
     }
     let Some(group) = at.resource_group() else { return Ok(()) };
@@ -319,64 +294,6 @@ fn assignment_name(call: &OperationContext<'_>) -> Result<Uuid, ServiceReply> {
             format!("The role assignment ID '{name}' is not valid. It must be a GUID: {error}."),
         )
     })
-}
-
-fn role_assignment_json(assignment: &RoleAssignment, api: AssignmentApi) -> Value {
-    let (updated_on, updated_by) = match assignment.updated {
-        Some((time, author)) => (time, Some(author)),
-        None => (assignment.created_on, assignment.created_by),
-    };
-    let mut properties = json!({
-        "roleDefinitionId": role_definition_id(&assignment.scope, assignment.role),
-        "principalId": assignment.principal_id,
-        "scope": assignment.scope,
-        "createdOn": assignment.created_on.to_string(),
-        "updatedOn": updated_on.to_string(),
-        "createdBy": assignment.created_by,
-        "updatedBy": updated_by,
-    });
-    if api.principal_type {
-        properties["principalType"] = json!(assignment.principal_type);
-    }
-    if api.conditions {
-        let condition = assignment.condition.as_ref();
-        properties["condition"] = json!(condition.map(Condition::text));
-        properties["conditionVersion"] = json!(condition.map(Condition::version));
-        properties["description"] = json!(assignment.description);
-        properties["delegatedManagedIdentityResourceId"] = Value::Null;
-    }
-    json!({ "id": assignment.id(), "type": ASSIGNMENT, "name": assignment.name, "properties": properties })
-}
-
-/// The role of a role definition id, if the role can be assigned at the scope.
-pub(super) fn find_assignable_role(
-    call: &OperationContext<'_>,
-    caller: &AuthenticatedCaller,
-    at: &AccessScope,
-    id: RoleDefinitionId,
-) -> Result<RoleDefinitionId, ServiceReply> {
-    let azure = call.azure();
-    let not_found = || role_definition_not_found(&id.0.to_string());
-    let role = azure.authorization.role(id).ok_or_else(not_found)?;
-    if let Some(custom) = azure.authorization.custom_role(id) {
-        let management_groups = azure.management_groups_above(at);
-        if custom.tenant != caller.tenant || !custom.is_assignable_at(at, &management_groups) {
-            return Err(not_found());
-        }
-        if at.management_group_name().is_some() && role.has_data_actions() {
-            let message =
-                "Custom roles with DataActions can't be assigned at the management group scope.";
-            return Err(bad_request("BadRequest", message));
-        }
-    }
-    if role.has_data_actions() && !AssignmentApi::of_request(call).data_actions {
-        let version = call.api_version().unwrap_or_default();
-        let message = format!(
-            "Assignments to roles with DataActions and NotDataActions are not supported on API version '{version}'. The minimum required API version for this operations is '2018-01-01-preview'."
-        );
-        return Err(bad_request("UnsupportedApiVersionForRoleDefinitionHasDataActions", message));
-    }
-    Ok(id)
 }
 
 #[cfg(test)]

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::access::{
-    LinkedAction, authenticate, authorize, authorize_call, authorize_links, empty_reply,
-    extension_scope, json_body, json_reply, list_reply,
+    authenticate, authorize, authorize_call, authorize_links, empty_reply, json_body, json_reply,
+    list_reply,
 };
-use super::error::{ArmServiceError, bad_request, conflict};
+use super::error::{ArmServiceError, LinkedAction, bad_request, conflict};
 use super::odata_filter::ODataFilter;
+use super::request_scopes::extension_scope;
 use super::role_permissions::{parse_custom_role, permission_json};
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[

@@ -12,8 +12,8 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::RoleDefinitionId;
 use serde_json::{Value, json};
 
-use super::access::parse_request_scope;
 use super::error::bad_request;
+use super::request_scopes::parse_request_scope;
 
 /// The maximum number of characters of the name of a custom role.
 const MAX_NAME: usize = 512;

@@ -9,8 +9,9 @@ use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Map, Value, json};
 
-use super::access::{authorize_call, empty_reply, json_body, json_reply, parse_request_scope};
+use super::access::{authorize_call, empty_reply, json_body, json_reply};
 use super::error::{ArmServiceError, bad_request};
+use super::request_scopes::extension_scope;
 
 pub(super) const OPERATIONS: &[ServiceOperation] = &[
     full!("Tags_GetAtScope", GET, "/{*scope}/providers/Microsoft.Resources/tags/default", get_tags),
@@ -91,7 +92,7 @@ fn authorized_scope(
     call: &mut OperationContext<'_>,
     verb: &str,
 ) -> Result<AccessScope, ServiceReply> {
-    let scope = parse_request_scope(&format!("/{}", call.path_parameter("scope")))?;
+    let scope = extension_scope(call)?;
     authorize_call(call, &format!("Microsoft.Resources/tags/{verb}"), &scope)?;
     Ok(scope)
 }

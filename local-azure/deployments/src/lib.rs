@@ -28,12 +28,12 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use http::StatusCode;
 use lanyard_emulator_arm::access::{
-    authorize_call, empty_reply, group_scope, is_authorized, json_reply, list_reply, require_group,
-    subscription_scope,
+    authorize_call, empty_reply, is_authorized, json_reply, list_reply, require_group,
 };
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
 use lanyard_emulator_arm::locations::{normalize_region, require_region};
 use lanyard_emulator_arm::odata_filter::ODataFilter;
+use lanyard_emulator_arm::request_scopes::{group_scope, subscription_scope};
 use lanyard_emulator_arm::{full, rg, sub};
 use lanyard_emulator_core::emulated_service::EmulatedService;
 use lanyard_emulator_core::operation_context::OperationContext;

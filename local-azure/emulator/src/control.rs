@@ -31,6 +31,8 @@ use lanyard_emulator_state::request::ServiceReply;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::operation_listing;
+
 /// The web page. It contains no data, so a browser may load it without the header.
 const PAGE_OPERATIONS: &[ServiceOperation] = &[
     ServiceOperation {
@@ -411,8 +413,9 @@ fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
 }
 
 /// The implemented operations, by service.
-fn list_operations(_: &OperationContext<'_>) -> ServiceReply {
-    ServiceReply::json(StatusCode::OK, &json!({ "value": crate::operation_listing::operations() }))
+fn list_operations(call: &OperationContext<'_>) -> ServiceReply {
+    let operations = operation_listing::list_operations(call.services);
+    ServiceReply::json(StatusCode::OK, &json!({ "value": operations }))
 }
 
 fn list_fault_rules(call: &OperationContext<'_>) -> ServiceReply {

@@ -9,8 +9,7 @@ use lanyard_emulator_state::vaults::object_kind::KeyVaultObjectKind;
 use lanyard_vocabulary::Component;
 use serde::{Deserialize, Serialize};
 
-use crate::seed;
-use crate::seed::SeedError;
+use crate::seed::{SeedError, rotate_credential};
 pub(crate) use lanyard_emulator_state::identity_fault::IdentityFault;
 
 /// A fault of one component.
@@ -46,7 +45,7 @@ impl FaultPlan {
             for sharing in azure.registry.identities_sharing_secret_mut(&identity) {
                 sharing.faults.insert(fault);
             }
-            seed::rotate_credential(azure, component, ids, now, 0)?;
+            rotate_credential(azure, component, ids, now, 0)?;
             return Ok(());
         }
         remove_faulted_objects(azure, fault, &identity);

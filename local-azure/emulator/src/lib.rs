@@ -68,14 +68,14 @@ pub mod testing;
 pub use self::drills::DrillError;
 pub use self::emulator::{Emulator, EmulatorBuilder, StartError};
 pub use self::fault_plan::FaultPlan;
-pub use self::operation_listing::{OperationSummary, operations};
-pub use self::seed::SeedError;
+pub use self::operation_listing::OperationSummary;
 pub use self::seed::credential::IssuedCredential;
 pub use self::seed::plan::{
-    DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, SeedPlanProblem,
-    VaultPlan,
+    DirectoryAccess, DnsZonePlan, IdentityPlan, KmsKeyPlan, NodePlan, SeedPlan, VaultPlan,
 };
 pub use self::seed::test_credentials::TestCredentials;
+pub use self::seed::{SeedError, SeedPlanProblem};
+pub use self::services::operations;
 pub use self::state_change_error::StateChangeError;
 pub use lanyard_emulator_core::authority::AuthorityError;
 pub use lanyard_emulator_core::request_log::RequestLogEntry;

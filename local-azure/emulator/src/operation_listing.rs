@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use lanyard_emulator_core::emulated_service::ServiceSet;
 use lanyard_emulator_core::operations::OperationSupport;
 use lanyard_emulator_state::azure_service::AzureService;
 use serde::Serialize;
-
-use crate::services::services;
 
 /// An implemented operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,15 +31,17 @@ pub struct OperationSummary {
     pub clients: Vec<&'static str>,
 }
 
-/// The implemented operations, by service and in the order of their tables.
-pub fn operations() -> Vec<OperationSummary> {
-    AzureService::ALL.into_iter().flat_map(operations_of_service).collect()
+/// The operations of a set of services, by service and in the order of their tables.
+pub(crate) fn list_operations(services: &ServiceSet) -> Vec<OperationSummary> {
+    let of_service = |service| operations_of_service(services, service);
+    AzureService::ALL.into_iter().flat_map(of_service).collect()
 }
 
-pub(crate) fn operations_of_service(
+fn operations_of_service(
+    services: &ServiceSet,
     service: AzureService,
 ) -> impl Iterator<Item = OperationSummary> {
-    services().routes(service).rows().map(move |row| {
+    services.routes(service).rows().map(move |row| {
         let clients = clients_of(service.name(), row.id);
         let is_proved = !clients.is_empty() || service == AzureService::Control;
         let (support, note) = match row.support {
@@ -89,6 +90,7 @@ fn clients_of(service: &'static str, id: &'static str) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::operations;
 
     #[test]
     fn every_recorded_operation_exists() {

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use lanyard_emulator_core::emulated_service::{EmulatedService, ServiceSet};
 
+use crate::operation_listing::{OperationSummary, list_operations};
 use crate::{control, drills};
 
 const SERVICES: &[EmulatedService] = &[
@@ -41,6 +42,11 @@ pub(crate) fn services() -> &'static ServiceSet {
         set
     });
     &SET
+}
+
+/// The implemented operations, by service and in the order of their tables.
+pub fn operations() -> Vec<OperationSummary> {
+    list_operations(services())
 }
 
 #[cfg(feature = "resource-providers")]

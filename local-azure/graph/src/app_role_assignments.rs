@@ -1,25 +1,23 @@
 //! App role assignments: application permissions of service principals, and access of users and groups.
 
-use std::borrow::Cow;
-
 use http::StatusCode;
 use lanyard_emulator_state::directory::{
-    AppRoleAssignment, DirectoryObject, EntraDirectory, ServicePrincipal, first_party_by_object_id,
+    AppRoleAssignment, DirectoryObject, EntraDirectory, first_party_by_object_id,
     graph_principal_id,
 };
 use serde_json::{Map, Value, json};
 use uuid::{Uuid, uuid};
 
 use super::access::GraphCall;
-use super::entity::{GraphEntity, created_reply, entity_reply, list_reply, no_content, time_text};
+use super::entity::{GraphEntity, time_text};
 use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
-use super::memberships::path_member_id;
 use super::path::parse_object_id;
 use super::query::ListQuery;
+use super::replies::{created_reply, entity_reply, list_reply, no_content};
 use super::rights::GraphRight;
 use super::schema::{GraphProperty, PropertyKind, properties};
-use super::service_principals::path_principal;
+use super::tenant_objects::{path_member_id, path_principal, principal_by_object_id};
 
 const ASSIGNMENT: &str = "AppRoleAssignment";
 const ASSIGNMENTS: &str = "appRoleAssignments";
@@ -96,18 +94,6 @@ fn resource_display_name<'a>(
     let (tenant, id) = (&assignment.tenant, assignment.resource_id);
     let stored = directory.service_principal(id).map(|known| known.display_name.as_str());
     stored.or_else(|| first_party_by_object_id(tenant, id).map(|known| known.display_name))
-}
-
-fn find_resource<'a>(
-    directory: &'a EntraDirectory,
-    assignment: &AppRoleAssignment,
-) -> Option<Cow<'a, ServicePrincipal>> {
-    let (tenant, id) = (&assignment.tenant, assignment.resource_id);
-    let stored = directory.service_principal(id).map(Cow::Borrowed);
-    stored.or_else(|| {
-        let known = first_party_by_object_id(tenant, id)?;
-        Some(Cow::Owned(known.service_principal(tenant)))
-    })
 }
 
 /// The JSON of the assignments of a principal.
@@ -214,7 +200,7 @@ fn check_assignment(
         .filter(|object| call.is_own_tenant(object.tenant()))
         .filter(|object| !matches!(object, DirectoryObject::Application(_)))
         .ok_or_else(|| GraphError::not_found(assignment.principal_id))?;
-    let resource = find_resource(directory, assignment)
+    let resource = principal_by_object_id(call, assignment.resource_id)
         .ok_or_else(|| GraphError::not_found(assignment.resource_id))?;
     let member_type = match principal {
         DirectoryObject::ServicePrincipal(_) => "Application",

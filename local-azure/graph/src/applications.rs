@@ -13,15 +13,17 @@ use super::application_rules::{check_app_roles, check_identifier_uris, check_sco
 use super::credential_json::{
     new_secret_text, parse_password, replace_key_credentials, retain_passwords,
 };
-use super::entity::{
-    GraphEntity, count_reply, created_reply, entity_reply, list_reply, no_content, object_reply,
-};
+use super::entity::GraphEntity;
 use super::error::{GraphError, GraphResult};
 use super::owners::bound_owners;
 use super::path::ObjectKey;
 use super::query::ListQuery;
+use super::replies::{
+    count_reply, created_reply, entity_reply, list_reply, no_content, object_reply,
+};
 use super::rights::GraphRight;
 use super::schema::{optional_text, required_text, store_properties};
+use super::tenant_objects::{path_application, path_application_for_write, tenant_applications};
 
 /// The name of the collection.
 pub(super) const APPLICATIONS: &str = "applications";
@@ -92,54 +94,6 @@ pub(super) fn delete_application(call: &mut GraphCall<'_, '_>) -> GraphResult {
 /// Rejects a caller who may not create applications and service principals.
 pub(super) fn require_create(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
     call.caller.require_any(&[GraphRight::CreateApplications, GraphRight::WriteApplications])
-}
-
-/// The application in the path, by object id, `appId` or `uniqueName`.
-pub(super) fn path_application<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<&'c Application, GraphError> {
-    let directory = call.directory();
-    let segment = call.path_parameter("id");
-    let key = ObjectKey::parse(segment);
-    let found = match &key {
-        ObjectKey::ObjectId(id) => directory.application(*id),
-        ObjectKey::Alternate(..) => {
-            let by_client = key.alternate("appId").and_then(|id| id.parse().ok());
-            let by_client = by_client.and_then(|client| directory.application_by_client_id(client));
-            by_client.or_else(|| {
-                let name = key.alternate("uniqueName")?;
-                tenant_applications(call).find(|application| {
-                    application.properties.get("uniqueName").is_some_and(|known| known == name)
-                })
-            })
-        }
-        ObjectKey::Text(_) => return Err(GraphError::invalid_object_id(segment)),
-    };
-    found
-        .filter(|application| call.is_own_tenant(&application.tenant))
-        .filter(|application| call.is_addressable(application.object_id))
-        .ok_or_else(|| GraphError::not_found(segment))
-}
-
-/// The application in the path, if the caller may change it.
-pub(super) fn path_application_for_write<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<&'c Application, GraphError> {
-    call.caller
-        .require_any(&[GraphRight::WriteApplications, GraphRight::WriteOwnedApplications])?;
-    let application = path_application(call)?;
-    if call.caller.has(GraphRight::WriteApplications)
-        || application.owners.contains(&call.caller.object_id)
-    {
-        Ok(application)
-    } else {
-        Err(GraphError::denied())
-    }
-}
-
-fn tenant_applications<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c Application> {
-    let applications = call.directory().applications().values();
-    applications.filter(|application| call.is_own_tenant(&application.tenant))
 }
 
 /// The deleted applications that lists still contain.

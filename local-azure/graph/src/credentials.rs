@@ -11,11 +11,13 @@ use super::credential_json::{
     key_credential_json, key_id, new_secret_text, parse_key, parse_password,
     password_credential_json,
 };
-use super::entity::{json_reply, no_content};
 use super::error::{GraphError, GraphResult};
 use super::key_proof::verify_key_proof;
+use super::replies::{json_reply, no_content};
 use super::service_principal_entity::SERVICE_PRINCIPAL;
-use super::{applications, service_principals};
+use super::tenant_objects::{
+    path_application, path_application_for_write, path_principal_for_write, path_stored_principal,
+};
 
 /// The object whose credentials an operation changes, by object id.
 #[derive(Debug, Clone, Copy)]
@@ -75,19 +77,19 @@ pub(super) fn remove_service_principal_key(call: &mut GraphCall<'_, '_>) -> Grap
 }
 
 fn writable_application(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, GraphError> {
-    let application = applications::path_application_for_write(call)?;
+    let application = path_application_for_write(call)?;
     Ok(CredentialTarget::Application(application.object_id))
 }
 
 fn writable_service_principal(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, GraphError> {
-    let principal = service_principals::path_principal_for_write(call)?;
+    let principal = path_principal_for_write(call)?;
     Ok(CredentialTarget::ServicePrincipal(principal.object_id))
 }
 
 /// The application whose keys the caller may add and remove. An application needs no permission for its own.
 fn rollable_application(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, GraphError> {
     let own = call.directory().service_principal(call.caller.object_id);
-    match (own, applications::path_application(call)) {
+    match (own, path_application(call)) {
         (Some(own), Ok(application)) if own.client_id == application.client_id => {
             Ok(CredentialTarget::Application(application.object_id))
         }
@@ -97,7 +99,7 @@ fn rollable_application(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, Gr
 
 /// Like [`rollable_application`].
 fn rollable_service_principal(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, GraphError> {
-    match service_principals::path_stored_principal(call) {
+    match path_stored_principal(call) {
         Ok(principal) if principal.object_id == call.caller.object_id => {
             Ok(CredentialTarget::ServicePrincipal(principal.object_id))
         }

@@ -9,12 +9,13 @@ use super::access::GraphCall;
 use super::application_rules::check_unique_uris;
 use super::applications::check_unique_name;
 use super::directory_objects::{DIRECTORY_OBJECTS, can_read};
-use super::entity::{GraphEntity, list_reply, no_content, object_reply, time_text};
+use super::entity::{GraphEntity, time_text};
 use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue};
 use super::object_json::type_name;
 use super::path::parse_object_id;
 use super::query::ListQuery;
+use super::replies::{list_reply, no_content, object_reply};
 use super::rights::GraphRight;
 use super::schema::GraphProperty;
 

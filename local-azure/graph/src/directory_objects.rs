@@ -1,7 +1,5 @@
 //! Objects of any type: look-ups by id.
 
-use std::borrow::Cow;
-
 use http::StatusCode;
 use lanyard_emulator_state::directory::{
     DirectoryObject, ServicePrincipal, first_party_by_object_id,
@@ -10,10 +8,11 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::{GraphCall, GraphCaller};
-use super::entity::{GraphEntity, json_reply, object_reply};
+use super::entity::GraphEntity;
 use super::error::{GraphError, GraphResult};
 use super::object_json::type_name;
 use super::path::parse_object_id;
+use super::replies::{json_reply, object_reply};
 use super::rights::GraphRight;
 use super::schema::properties;
 
@@ -82,13 +81,12 @@ fn parse_ids(body: &Map<String, Value>) -> Result<Vec<Uuid>, GraphError> {
 fn object_json(call: &GraphCall<'_, '_>, id: Uuid) -> Option<Map<String, Value>> {
     let directory = call.directory();
     let tenant = &call.caller.tenant;
-    let first_party: Cow<'_, ServicePrincipal>;
+    let first_party: ServicePrincipal;
     let object = match directory.object(id) {
         Some(object) if call.is_own_tenant(object.tenant()) && call.is_known(id) => object,
         Some(_) => return None,
         None => {
-            first_party =
-                Cow::Owned(first_party_by_object_id(tenant, id)?.service_principal(tenant));
+            first_party = first_party_by_object_id(tenant, id)?.service_principal(tenant);
             DirectoryObject::ServicePrincipal(&first_party)
         }
     };

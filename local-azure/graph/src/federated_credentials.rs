@@ -6,14 +6,15 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::access::GraphCall;
-use super::applications::{path_application, path_application_for_write};
-use super::entity::{GraphEntity, created_reply, entity_reply, list_reply, no_content};
+use super::entity::GraphEntity;
 use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue, FilterableProperty};
 use super::path::ObjectKey;
 use super::query::ListQuery;
+use super::replies::{created_reply, entity_reply, list_reply, no_content};
 use super::rights::GraphRight;
 use super::schema::{GraphProperty, PropertyKind, properties, required_text, store_properties};
+use super::tenant_objects::{path_application, path_application_for_write};
 
 /// The largest number of federated credentials of an application.
 const MAX_CREDENTIALS: usize = 20;

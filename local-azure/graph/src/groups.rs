@@ -7,17 +7,18 @@ use uuid::Uuid;
 
 use super::access::GraphCall;
 use super::applications::check_quota;
-use super::entity::{count_reply, created_reply, entity_reply, list_reply, no_content};
 use super::error::{GraphError, GraphResult};
 use super::group_entity::{GROUP, GROUP_PROPERTIES};
 use super::object_list::{list_objects, list_objects_of_type, list_references, stored_objects};
 use super::owners::{
     already_referenced, bound_objects, bound_owners, invalid_reference, object_in_body,
 };
-use super::path::{ObjectKey, parse_object_id};
+use super::path::parse_object_id;
 use super::query::ListQuery;
+use super::replies::{count_reply, created_reply, entity_reply, list_reply, no_content};
 use super::rights::GraphRight;
 use super::schema::{optional_text, required_text, store_properties};
+use super::tenant_objects::{path_group, path_group_for, tenant_groups};
 
 /// The name of the collection.
 pub(super) const GROUPS: &str = "groups";
@@ -71,7 +72,7 @@ pub(super) fn create_group(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn update_group(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let mut group = path_group_for_write(call)?.clone();
+    let mut group = path_group_for(call, GraphRight::WriteGroups)?.clone();
     let body = call.body()?;
     if let Some(name) = optional_text(&body, "displayName", GROUP)? {
         name.clone_into(&mut group.display_name);
@@ -136,7 +137,7 @@ pub(super) fn list_transitive_members(call: &mut GraphCall<'_, '_>) -> GraphResu
 }
 
 pub(super) fn add_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let group = path_group_for_member_write(call)?;
+    let group = path_group_for(call, GraphRight::WriteGroupMembers)?;
     let group_id = group.object_id;
     let body = call.body()?;
     let member = valid_member(object_in_body(call, &body)?, group_id)?;
@@ -148,55 +149,11 @@ pub(super) fn add_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
 }
 
 pub(super) fn remove_member(call: &mut GraphCall<'_, '_>) -> GraphResult {
-    let group = path_group_for_member_write(call)?.object_id;
+    let group = path_group_for(call, GraphRight::WriteGroupMembers)?.object_id;
     let key = call.path_parameter("child");
     let member = parse_object_id(key);
     let is_removed = member.is_some_and(|member| call.directory_mut().remove_member(group, member));
     if is_removed { Ok(no_content()) } else { Err(GraphError::not_found(key)) }
-}
-
-/// The group in the path, by object id or `uniqueName`.
-pub(super) fn path_group<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c Group, GraphError> {
-    let segment = call.path_parameter("id");
-    let key = ObjectKey::parse(segment);
-    let found = match &key {
-        ObjectKey::ObjectId(id) => call.directory().group(*id),
-        ObjectKey::Alternate(..) => key.alternate("uniqueName").and_then(|name| {
-            tenant_groups(call)
-                .find(|group| group.properties.get("uniqueName").is_some_and(|known| known == name))
-        }),
-        ObjectKey::Text(_) => return Err(GraphError::invalid_object_id(segment)),
-    };
-    found
-        .filter(|group| call.is_own_tenant(&group.tenant))
-        .filter(|group| call.is_addressable(group.object_id))
-        .ok_or_else(|| GraphError::not_found(segment))
-}
-
-/// The group in the path, if the caller may change it.
-pub(super) fn path_group_for_write<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<&'c Group, GraphError> {
-    group_for(call, GraphRight::WriteGroups)
-}
-
-fn path_group_for_member_write<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c Group, GraphError> {
-    group_for(call, GraphRight::WriteGroupMembers)
-}
-
-/// The group in the path, if the caller has a right or owns the group.
-fn group_for<'c>(call: &'c GraphCall<'_, '_>, right: GraphRight) -> Result<&'c Group, GraphError> {
-    call.caller.require_any(&[right, GraphRight::WriteOwnedGroups])?;
-    let group = path_group(call)?;
-    if call.caller.has(right) || group.owners.contains(&call.caller.object_id) {
-        Ok(group)
-    } else {
-        Err(GraphError::denied())
-    }
-}
-
-fn tenant_groups<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c Group> {
-    call.directory().groups().values().filter(|group| call.is_own_tenant(&group.tenant))
 }
 
 fn member_ids(group: &Group) -> Vec<Uuid> {

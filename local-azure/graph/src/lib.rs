@@ -27,10 +27,12 @@ mod object_list;
 mod owners;
 mod path;
 mod query;
+mod replies;
 mod rights;
 mod schema;
 mod service_principal_entity;
 mod service_principals;
+mod tenant_objects;
 mod user_entity;
 mod users;
 

@@ -8,14 +8,15 @@ use uuid::Uuid;
 
 use super::access::GraphCall;
 use super::directory_objects::DIRECTORY_OBJECTS;
-use super::entity::{GraphEntity, json_reply, list_reply};
+use super::entity::GraphEntity;
 use super::error::{GraphError, GraphResult};
 use super::filter::{FilterTarget, FilterValue};
 use super::path::{PathCollection, parse_object_id};
 use super::query::ListQuery;
+use super::replies::{json_reply, list_reply};
 use super::rights::GraphRight;
 use super::schema::{GraphProperty, properties};
-use super::{groups, service_principals, users};
+use super::tenant_objects::path_member_id;
 
 /// The largest number of group ids in one check.
 const MAX_CHECKED_GROUPS: usize = 20;
@@ -164,27 +165,5 @@ fn require_read(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
     match call.collection() {
         Some(PathCollection::Me) => Ok(()),
         _ => call.caller.require(GraphRight::ReadGroups),
-    }
-}
-
-/// The object id of the user, group, service principal or other object in the path, which has the type of the
-/// collection in the path.
-pub(super) fn path_member_id(call: &GraphCall<'_, '_>) -> Result<Uuid, GraphError> {
-    match call.collection() {
-        Some(PathCollection::Me | PathCollection::Users) => Ok(users::path_user(call)?.object_id),
-        Some(PathCollection::Groups) => Ok(groups::path_group(call)?.object_id),
-        Some(PathCollection::ServicePrincipals) => {
-            Ok(service_principals::path_principal(call)?.object_id)
-        }
-        Some(PathCollection::Applications | PathCollection::DirectoryObjects) | None => {
-            let segment = call.path_parameter("id");
-            let id =
-                parse_object_id(segment).ok_or_else(|| GraphError::invalid_object_id(segment))?;
-            let found = call.directory().object(id);
-            found
-                .filter(|object| call.is_own_tenant(object.tenant()) && call.is_addressable(id))
-                .map(|object| object.object_id())
-                .ok_or_else(|| GraphError::not_found(segment))
-        }
     }
 }

@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use super::access::GraphCall;
 use super::directory_objects::DIRECTORY_OBJECTS;
-use super::entity::{json_reply, list_reply};
 use super::error::GraphError;
 use super::object_json::{resource_name, type_name};
 use super::query::ListQuery;
+use super::replies::{json_reply, list_reply};
 
 /// The existing objects among `ids`.
 pub(super) fn stored_objects<'c>(

@@ -9,8 +9,12 @@ use super::error::{GraphError, GraphResult};
 use super::object_json::resource_name;
 use super::object_list::{list_objects, list_references, stored_objects};
 use super::path::{PathCollection, parse_object_id, referenced_object_id};
+use super::replies::no_content;
 use super::rights::GraphRight;
-use super::{applications, entity, groups, service_principals};
+use super::tenant_objects::{
+    path_application, path_application_for_write, path_group, path_group_for, path_principal,
+    path_principal_for_write,
+};
 
 /// The owners of the application, the service principal or the group in the path.
 pub(super) fn list_owners(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -32,7 +36,7 @@ pub(super) fn add_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
         return Err(already_referenced("owners"));
     }
     owners.push(owner);
-    Ok(entity::no_content())
+    Ok(no_content())
 }
 
 pub(super) fn remove_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
@@ -47,7 +51,7 @@ pub(super) fn remove_owner(call: &mut GraphCall<'_, '_>) -> GraphResult {
         ));
     }
     owners_mut(call, target_id)?.retain(|known| *known != owner);
-    Ok(entity::no_content())
+    Ok(no_content())
 }
 
 /// The object ids of the owners of the object in the path, if the caller may read it.
@@ -55,15 +59,15 @@ fn path_owners(call: &GraphCall<'_, '_>) -> Result<Vec<Uuid>, GraphError> {
     match call.collection() {
         Some(PathCollection::Groups) => {
             call.caller.require(GraphRight::ReadGroups)?;
-            Ok(groups::path_group(call)?.owners.clone())
+            Ok(path_group(call)?.owners.clone())
         }
         Some(PathCollection::ServicePrincipals) => {
             call.caller.require(GraphRight::ReadApplications)?;
-            Ok(service_principals::path_principal(call)?.owners.clone())
+            Ok(path_principal(call)?.owners.clone())
         }
         _ => {
             call.caller.require(GraphRight::ReadApplications)?;
-            Ok(applications::path_application(call)?.owners.clone())
+            Ok(path_application(call)?.owners.clone())
         }
     }
 }
@@ -74,13 +78,12 @@ fn path_object_for_write<'c>(
 ) -> Result<DirectoryObject<'c>, GraphError> {
     match call.collection() {
         Some(PathCollection::Groups) => {
-            groups::path_group_for_write(call).map(DirectoryObject::Group)
+            path_group_for(call, GraphRight::WriteGroups).map(DirectoryObject::Group)
         }
         Some(PathCollection::ServicePrincipals) => {
-            service_principals::path_principal_for_write(call)
-                .map(DirectoryObject::ServicePrincipal)
+            path_principal_for_write(call).map(DirectoryObject::ServicePrincipal)
         }
-        _ => applications::path_application_for_write(call).map(DirectoryObject::Application),
+        _ => path_application_for_write(call).map(DirectoryObject::Application),
     }
 }
 

@@ -1,11 +1,8 @@
 //! Service principals: create, read, change, delete.
 
-use std::borrow::Cow;
-
 use http::StatusCode;
 use lanyard_emulator_state::directory::{
     FIRST_PARTY_APPLICATIONS, RestorableObject, ServicePrincipal, ServicePrincipalKind,
-    first_party_by_client_id, first_party_by_object_id,
 };
 use lanyard_vocabulary::EntraClientId;
 use serde_json::{Map, Value};
@@ -13,14 +10,15 @@ use serde_json::{Map, Value};
 use super::access::GraphCall;
 use super::applications::require_create;
 use super::credential_json::{replace_key_credentials, retain_passwords};
-use super::entity::{count_reply, created_reply, entity_reply, list_reply, no_content};
 use super::error::{GraphError, GraphResult};
 use super::owners::bound_owners;
 use super::path::ObjectKey;
 use super::query::ListQuery;
+use super::replies::{count_reply, created_reply, entity_reply, list_reply, no_content};
 use super::rights::GraphRight;
 use super::schema::{optional_boolean, optional_text, store_properties};
 use super::service_principal_entity::{SERVICE_PRINCIPAL, SERVICE_PRINCIPAL_PROPERTIES};
+use super::tenant_objects::{path_principal, path_principal_for_write, principal_by_client_id};
 
 /// The name of the collection.
 pub(super) const SERVICE_PRINCIPALS: &str = "servicePrincipals";
@@ -98,79 +96,6 @@ pub(super) fn delete_service_principal(call: &mut GraphCall<'_, '_>) -> GraphRes
     let now = call.context.now;
     call.directory_mut().delete_service_principal(object_id, now);
     Ok(no_content())
-}
-
-/// The service principal in the path, by object id or `appId`; those of Microsoft's applications included.
-pub(super) fn path_principal<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<Cow<'c, ServicePrincipal>, GraphError> {
-    let segment = call.path_parameter("id");
-    let key = ObjectKey::parse(segment);
-    let found = match &key {
-        ObjectKey::ObjectId(id) => {
-            let stored = call.directory().service_principal(*id).map(Cow::Borrowed);
-            stored.or_else(|| {
-                let known = first_party_by_object_id(&call.caller.tenant, *id)?;
-                Some(Cow::Owned(known.service_principal(&call.caller.tenant)))
-            })
-        }
-        ObjectKey::Alternate(..) => key
-            .alternate("appId")
-            .and_then(|id| id.parse().ok())
-            .and_then(|client| principal_by_client_id(call, client)),
-        ObjectKey::Text(_) => return Err(GraphError::invalid_object_id(segment)),
-    };
-    found
-        .filter(|principal| call.is_own_tenant(&principal.tenant))
-        .filter(|principal| call.is_addressable(principal.object_id))
-        .ok_or_else(|| GraphError::not_found(segment))
-}
-
-/// Like [`path_principal`], only those that are stored.
-pub(super) fn path_stored_principal<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<&'c ServicePrincipal, GraphError> {
-    match path_principal(call)? {
-        Cow::Borrowed(principal) => Ok(principal),
-        Cow::Owned(known) => Err(GraphError::not_implemented(format!(
-            "The emulator does not change '{}', a service principal of Microsoft's own application.",
-            known.display_name
-        ))),
-    }
-}
-
-/// The service principal in the path, if the caller may change it. The service principals of managed
-/// identities change with their Azure resources only.
-pub(super) fn path_principal_for_write<'c>(
-    call: &'c GraphCall<'_, '_>,
-) -> Result<&'c ServicePrincipal, GraphError> {
-    call.caller
-        .require_any(&[GraphRight::WriteApplications, GraphRight::WriteOwnedApplications])?;
-    let principal = path_stored_principal(call)?;
-    let owner = call.caller.object_id;
-    let owns = principal.owners.contains(&owner)
-        || call
-            .directory()
-            .application_by_client_id(principal.client_id)
-            .is_some_and(|application| application.owners.contains(&owner));
-    if principal.is_managed_identity() || !(owns || call.caller.has(GraphRight::WriteApplications))
-    {
-        return Err(GraphError::denied());
-    }
-    Ok(principal)
-}
-
-/// The service principal of an application in the caller's tenant.
-fn principal_by_client_id<'c>(
-    call: &'c GraphCall<'_, '_>,
-    client: EntraClientId,
-) -> Option<Cow<'c, ServicePrincipal>> {
-    let stored = call.directory().service_principal_by_client_id(client);
-    let own = stored.filter(|principal| call.is_own_tenant(&principal.tenant));
-    own.map(Cow::Borrowed).or_else(|| {
-        let known = first_party_by_client_id(client)?;
-        Some(Cow::Owned(known.service_principal(&call.caller.tenant)))
-    })
 }
 
 /// The service principals of the tenant, and the deleted ones that lists still contain.

@@ -6,13 +6,14 @@ use lanyard_emulator_state::keys::RedactedText;
 use serde_json::{Map, Value};
 
 use super::access::GraphCall;
-use super::entity::{count_reply, created_reply, entity_reply, list_reply, no_content};
 use super::error::{GraphError, GraphResult};
 use super::object_list::{list_objects, list_objects_of_type};
-use super::path::{ObjectKey, PathCollection};
+use super::path::PathCollection;
 use super::query::ListQuery;
+use super::replies::{count_reply, created_reply, entity_reply, list_reply, no_content};
 use super::rights::GraphRight;
 use super::schema::{optional_boolean, optional_text, required_text, store_properties};
+use super::tenant_objects::path_user;
 use super::user_entity::{USER, USER_PROPERTIES};
 
 /// The name of the collection.
@@ -125,33 +126,6 @@ fn require_read(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
         Some(PathCollection::Me) => Ok(()),
         _ => call.caller.require(GraphRight::ReadUsers),
     }
-}
-
-/// The user in the path, by object id or principal name; the signed-in user for `/me`.
-pub(super) fn path_user<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c User, GraphError> {
-    if call.collection() == Some(PathCollection::Me) {
-        return signed_in_user(call);
-    }
-    let segment = call.path_parameter("id");
-    let directory = call.directory();
-    let found = match ObjectKey::parse(segment) {
-        ObjectKey::ObjectId(id) => directory.user(id),
-        ObjectKey::Alternate(..) | ObjectKey::Text(_) => directory.user_by_name(segment),
-    };
-    found
-        .filter(|user| call.is_own_tenant(&user.tenant))
-        .filter(|user| call.is_addressable(user.object_id))
-        .ok_or_else(|| GraphError::not_found(segment))
-}
-
-fn signed_in_user<'c>(call: &'c GraphCall<'_, '_>) -> Result<&'c User, GraphError> {
-    if !call.caller.is_user {
-        return Err(GraphError::malformed(
-            "/me request is only valid with delegated authentication flow.",
-        ));
-    }
-    let id = call.caller.object_id;
-    call.directory().user(id).ok_or_else(|| GraphError::not_found(id))
 }
 
 /// The users of the tenant, and the deleted ones that lists still contain.

@@ -11,6 +11,12 @@ use lanyard_emulator_core::operations::ServiceOperation;
 
 pub(super) use self::machine_sizes::OPERATIONS as SKU_OPERATIONS;
 
+/// The name of the type of disks.
+const DISK: &str = "Microsoft.Compute/disks";
+
+/// The name of the type of virtual machines.
+const VIRTUAL_MACHINE: &str = "Microsoft.Compute/virtualMachines";
+
 /// The types that clients can write.
 pub(super) const TYPES: &[ResourceType] =
     &[disks::DISK_TYPE, disks::IMAGE_TYPE, virtual_machines::VIRTUAL_MACHINE_TYPE];

@@ -3,12 +3,12 @@
 
 use http::{Method, StatusCode};
 use lanyard_emulator_arm::access::{
-    authorize_call, empty_reply, group_scope, json_body, json_reply, list_reply,
-    parse_request_scope, path_scope,
+    authorize_call, empty_reply, json_body, json_reply, list_reply,
 };
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
+use lanyard_emulator_arm::request_scopes::{group_scope, parse_request_scope, path_scope};
+use lanyard_emulator_arm::resource_change::ResourceWrite;
 use lanyard_emulator_arm::resource_type::{NameEdge, NamingRule, ResourceType};
-use lanyard_emulator_arm::resource_writes::ResourceWrite;
 use lanyard_emulator_arm::{resource_operations, resource_reads, rg};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_emulator_arm::access::{authorize_call, list_reply, subscription_scope};
+use lanyard_emulator_arm::access::{authorize_call, list_reply};
 use lanyard_emulator_arm::error::bad_request;
 use lanyard_emulator_arm::locations::normalize_region;
+use lanyard_emulator_arm::request_scopes::subscription_scope;
 use lanyard_emulator_arm::{full, sub};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::ServiceOperation;

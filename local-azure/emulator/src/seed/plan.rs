@@ -12,7 +12,7 @@ use lanyard_vocabulary::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::SeedError;
+use super::seed_error::{SeedError, SeedPlanProblem};
 use crate::fault_plan::FaultPlan;
 
 /// The initial Azure state: the Azure side of one hosted cluster.
@@ -133,15 +133,6 @@ pub struct IdentityPlan {
     pub encoding: ObjectEncoding,
     /// The format of `client_secret` in the document.
     pub bundle: CredentialBundleFormat,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{field}`: {problem}")]
-pub struct SeedPlanProblem {
-    /// The path of the field, such as `identities[2].secretName`.
-    pub field: String,
-    /// A description of the problem.
-    pub problem: String,
 }
 
 impl SeedPlan {

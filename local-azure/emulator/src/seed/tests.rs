@@ -8,7 +8,7 @@ use lanyard_emulator_state::keys::{AsymmetricKey, EllipticCurve};
 use lanyard_emulator_state::vaults::key_content::KeyContent;
 use lanyard_emulator_state::vaults::object_store::StoredObjectVersion;
 use lanyard_emulator_state::vaults::vault::SecretContent;
-use lanyard_vocabulary::{Cloud, EntraClientId, ObjectEncoding};
+use lanyard_vocabulary::{Cloud, Component, EntraClientId, ObjectEncoding};
 use p12_keystore::Pkcs12Archive;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate};

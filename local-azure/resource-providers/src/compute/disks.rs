@@ -2,16 +2,14 @@
 
 use http::StatusCode;
 use lanyard_emulator_arm::error::{bad_request, conflict};
+use lanyard_emulator_arm::resource_change::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_arm::resource_type::{NamingRule, ResourceType, resource_name};
-use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Value, json};
 
-use super::virtual_machines::VIRTUAL_MACHINE;
-
-pub(super) const DISK: &str = "Microsoft.Compute/disks";
+use super::{DISK, VIRTUAL_MACHINE};
 
 pub(super) const DISK_TYPE: ResourceType = ResourceType {
     prepare: prepare_disk,
@@ -124,7 +122,7 @@ fn prepare_image(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> 
     for field in ["managedDisk", "snapshot"] {
         let id = disk.as_ref().and_then(|disk| disk[field]["id"].as_str());
         let Some(id) = id else { continue };
-        let id = lanyard_emulator_arm::access::parse_request_scope(id)?;
+        let id = lanyard_emulator_arm::request_scopes::parse_request_scope(id)?;
         if write.resources().resource(&id).is_none() && field == "managedDisk" {
             return Err(
                 lanyard_emulator_arm::error::ArmServiceError::ResourceNotFound(&id).to_reply()

@@ -1,8 +1,9 @@
 //! The sizes of virtual machines, by family. Reference: Microsoft.Compute, resource SKUs, 2021-07-01, and "Sizes for
 //! virtual machines in Azure".
 
-use lanyard_emulator_arm::access::{authorize_call, list_reply, subscription_scope};
+use lanyard_emulator_arm::access::{authorize_call, list_reply};
 use lanyard_emulator_arm::locations::{normalize_region, regions_of_cloud};
+use lanyard_emulator_arm::request_scopes::subscription_scope;
 use lanyard_emulator_arm::sub;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};

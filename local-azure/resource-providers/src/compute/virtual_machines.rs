@@ -1,18 +1,17 @@
 //! Virtual machines: their configuration and a power state.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{
-    authorize_call, empty_reply, json_reply, parse_request_scope, path_scope,
-};
+use lanyard_emulator_arm::access::{authorize_call, empty_reply, json_reply};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request};
+use lanyard_emulator_arm::request_scopes::{parse_request_scope, path_scope};
+use lanyard_emulator_arm::resource_change::ResourceWrite;
 use lanyard_emulator_arm::resource_identity::complete_identity;
 use lanyard_emulator_arm::resource_reads::{
-    find_resource, get_resource, list_child_collection, list_in_subscription, render_resource,
+    find_resource, get_resource, list_child_collection, list_in_subscription,
 };
+use lanyard_emulator_arm::resource_rendering::render_resource;
 use lanyard_emulator_arm::resource_type::{NameEdge, NamingRule, ResourceType, resource_name};
-use lanyard_emulator_arm::resource_writes::{
-    ResourceWrite, delete_resource, patch_resource, put_resource,
-};
+use lanyard_emulator_arm::resource_writes::{delete_resource, patch_resource, put_resource};
 use lanyard_emulator_arm::{full, rg, sub};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::ServiceOperation;
@@ -21,9 +20,8 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Value, json};
 
-use super::disks::DISK;
+use super::{DISK, VIRTUAL_MACHINE};
 
-pub(super) const VIRTUAL_MACHINE: &str = "Microsoft.Compute/virtualMachines";
 /// The field of the stored body with the power state; replies do not have it.
 const POWER_STATE: &str = "powerState";
 

@@ -1,11 +1,11 @@
 //! Agent pools: as child resources and as profiles of the cluster.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_link, parse_request_scope};
+use lanyard_emulator_arm::access::authorize_link;
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request};
-use lanyard_emulator_arm::resource_reads::parent_scope;
+use lanyard_emulator_arm::request_scopes::{parent_scope, parse_request_scope};
+use lanyard_emulator_arm::resource_change::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_arm::resource_type::{NameEdge, NamingRule, ResourceType, resource_name};
-use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::ArmResource;
 use serde_json::{Map, Value, json};

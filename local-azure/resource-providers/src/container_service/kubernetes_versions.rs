@@ -3,8 +3,9 @@
 //! Source: `az aks get-versions`, October 2026, without preview versions.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, json_reply, subscription_scope};
+use lanyard_emulator_arm::access::{authorize_call, json_reply};
 use lanyard_emulator_arm::error::bad_request;
+use lanyard_emulator_arm::request_scopes::subscription_scope;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::json;

@@ -1,9 +1,10 @@
 //! Access policies: their rules, and adding, replacing and removing some of them.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply, path_scope};
+use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply};
 use lanyard_emulator_arm::error::bad_request;
-use lanyard_emulator_arm::resource_reads::{find_resource, parent_scope};
+use lanyard_emulator_arm::request_scopes::{parent_scope, path_scope};
+use lanyard_emulator_arm::resource_reads::find_resource;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::vault::{AccessPolicy, AccessPolicyPermissions};

@@ -1,11 +1,10 @@
 //! Deleted vaults, which can be recovered or purged.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{
-    authorize_call, empty_reply, json_reply, list_reply, subscription_scope,
-};
+use lanyard_emulator_arm::access::{authorize_call, empty_reply, json_reply, list_reply};
 use lanyard_emulator_arm::error::ArmServiceError;
 use lanyard_emulator_arm::locations::normalize_region;
+use lanyard_emulator_arm::request_scopes::subscription_scope;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::vault::DeletedVault;

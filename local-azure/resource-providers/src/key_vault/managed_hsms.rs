@@ -1,8 +1,7 @@
 //! Managed HSMs: none exists, and none can be created. Clients list them and check names.
 
-use lanyard_emulator_arm::access::{
-    authorize_call, group_scope, list_reply, require_group, subscription_scope,
-};
+use lanyard_emulator_arm::access::{authorize_call, list_reply, require_group};
+use lanyard_emulator_arm::request_scopes::{group_scope, subscription_scope};
 use lanyard_emulator_arm::{full, rg, sub};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::ServiceOperation;

@@ -1,8 +1,9 @@
 //! Names of vaults: their rule, and whether one is available.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply, subscription_scope};
+use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply};
 use lanyard_emulator_arm::providers::require_registered;
+use lanyard_emulator_arm::request_scopes::subscription_scope;
 use lanyard_emulator_arm::resource_type::{NameEdge, NamingRule};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;

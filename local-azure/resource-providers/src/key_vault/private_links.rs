@@ -1,9 +1,10 @@
 //! The private endpoints of a vault.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, json_reply, list_reply, path_scope};
+use lanyard_emulator_arm::access::{authorize_call, json_reply, list_reply};
 use lanyard_emulator_arm::error::ArmServiceError;
-use lanyard_emulator_arm::resource_reads::{find_resource, parent_scope};
+use lanyard_emulator_arm::request_scopes::{parent_scope, path_scope};
+use lanyard_emulator_arm::resource_reads::find_resource;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 use jiff::Timestamp;
-use lanyard_emulator_arm::access::{authorize_call, json_reply, parse_request_scope, path_scope};
+use lanyard_emulator_arm::access::{authorize_call, json_reply};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
+use lanyard_emulator_arm::request_scopes::{parse_request_scope, path_scope};
 use lanyard_emulator_arm::resource_reads::find_resource;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;

@@ -1,9 +1,10 @@
 //! The properties of a vault: their rules, defaults and wire format.
 
 use http::{Method, StatusCode};
-use lanyard_emulator_arm::access::{authorize_link, is_authorized, parse_request_scope};
+use lanyard_emulator_arm::access::{authorize_link, is_authorized};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request};
-use lanyard_emulator_arm::resource_writes::ResourceWrite;
+use lanyard_emulator_arm::request_scopes::parse_request_scope;
+use lanyard_emulator_arm::resource_change::ResourceWrite;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::network_rules::{
     Ipv4Range, ParseIpv4RangeError, VaultNetworkRules,

@@ -1,8 +1,8 @@
 //! Collections in the body of a resource: as child resources, or as items with ids of their own.
 
 use lanyard_emulator_arm::error::bad_request;
+use lanyard_emulator_arm::resource_change::ResourceWrite;
 use lanyard_emulator_arm::resource_type::{NamingRule, resource_name};
-use lanyard_emulator_arm::resource_writes::ResourceWrite;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};

@@ -2,13 +2,15 @@
 //! 2023-07-01-preview; private DNS zones 2024-06-01.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, list_reply, parse_request_scope, path_scope};
+use lanyard_emulator_arm::access::{authorize_call, list_reply};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
-use lanyard_emulator_arm::resource_reads::{find_resource, parent_scope, render_stored};
+use lanyard_emulator_arm::request_scopes::{parent_scope, parse_request_scope, path_scope};
+use lanyard_emulator_arm::resource_change::{ResourceDeletion, ResourceWrite};
+use lanyard_emulator_arm::resource_reads::find_resource;
+use lanyard_emulator_arm::resource_rendering::render_stored;
 use lanyard_emulator_arm::resource_type::{
     NameEdge, NamingRule, RegionRule, ResourceType, resource_name,
 };
-use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;

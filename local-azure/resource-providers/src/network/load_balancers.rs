@@ -3,13 +3,16 @@
 
 use http::StatusCode;
 use lanyard_emulator_arm::access::{
-    authorize_call, empty_reply, json_body, json_reply, list_reply, path_scope,
+    authorize_call, empty_reply, json_body, json_reply, list_reply,
 };
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request};
-use lanyard_emulator_arm::resource_reads::{find_resource, parent_scope, render_resource};
+use lanyard_emulator_arm::request_scopes::{parent_scope, path_scope};
+use lanyard_emulator_arm::resource_change::{ResourceDeletion, ResourceWrite};
+use lanyard_emulator_arm::resource_reads::find_resource;
+use lanyard_emulator_arm::resource_rendering::render_resource;
 use lanyard_emulator_arm::resource_type::{NamingRule, ResourceType, resource_name};
 use lanyard_emulator_arm::resource_types::find_resource_type;
-use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite, write_resource};
+use lanyard_emulator_arm::resource_writes::write_resource;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
@@ -125,7 +128,7 @@ fn require_own_item(
     item: &Value,
     reference: &str,
 ) -> Result<(), ServiceReply> {
-    let id: AccessScope = lanyard_emulator_arm::access::parse_request_scope(reference)?;
+    let id: AccessScope = lanyard_emulator_arm::request_scopes::parse_request_scope(reference)?;
     if !write.id.contains(&id) {
         return Ok(());
     }
@@ -247,7 +250,7 @@ pub(super) fn list_items(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let collection = call.path_parameter("collection");
     let balancer: AccessScope = {
         let (above, _) = path.as_str().rsplit_once('/').unwrap_or_default();
-        lanyard_emulator_arm::access::parse_request_scope(above)?
+        lanyard_emulator_arm::request_scopes::parse_request_scope(above)?
     };
     authorize_call(call, &format!("{LOAD_BALANCER}/{collection}/read"), &balancer)?;
     find_resource(call, &balancer)?;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use lanyard_emulator_arm::error::bad_request;
-use lanyard_emulator_arm::resource_writes::ResourceWrite;
+use lanyard_emulator_arm::resource_change::ResourceWrite;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::ArmResourceStore;

@@ -1,11 +1,11 @@
 //! Private endpoints and private link services. Reference: Microsoft.Network, private endpoints and private
 //! link services, 2023-11-01.
 
-use lanyard_emulator_arm::access::{authorize_link, is_authorized, parse_request_scope};
+use lanyard_emulator_arm::access::{authorize_link, is_authorized};
 use lanyard_emulator_arm::error::bad_request;
-use lanyard_emulator_arm::resource_reads::resource_type;
+use lanyard_emulator_arm::request_scopes::{parse_request_scope, resource_type};
+use lanyard_emulator_arm::resource_change::ResourceWrite;
 use lanyard_emulator_arm::resource_type::{NamingRule, ResourceType, resource_name};
-use lanyard_emulator_arm::resource_writes::ResourceWrite;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::private_endpoint_connections::PRIVATE_ENDPOINT;

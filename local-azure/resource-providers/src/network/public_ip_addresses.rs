@@ -1,8 +1,8 @@
 //! Public IP addresses. Reference: Microsoft.Network, public IP addresses, 2023-11-01.
 
 use lanyard_emulator_arm::error::bad_request;
+use lanyard_emulator_arm::resource_change::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_arm::resource_type::{NamingRule, ResourceType};
-use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! References from one network resource to another.
 
-use lanyard_emulator_arm::access::{authorize_link, parse_request_scope};
+use lanyard_emulator_arm::access::authorize_link;
 use lanyard_emulator_arm::error::bad_request;
-use lanyard_emulator_arm::resource_reads::resource_type;
-use lanyard_emulator_arm::resource_writes::ResourceWrite;
+use lanyard_emulator_arm::request_scopes::{parse_request_scope, resource_type};
+use lanyard_emulator_arm::resource_change::ResourceWrite;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Network security groups and their rules. Reference: Microsoft.Network, network security groups, 2023-11-01.
 
 use lanyard_emulator_arm::error::bad_request;
+use lanyard_emulator_arm::resource_change::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_arm::resource_type::{NamingRule, ResourceType, resource_name};
-use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Map, Value, json};
@@ -44,7 +44,7 @@ fn prepare_group(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> 
 fn prepare_rule(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let name = resource_name(write.id);
     require_valid_rule(name, &write.properties)?;
-    let group = lanyard_emulator_arm::resource_reads::parent_scope(write.id)?;
+    let group = lanyard_emulator_arm::request_scopes::parent_scope(write.id)?;
     let mut rules: Vec<_> = write
         .resources()
         .of_type_within(&group, RULE)

@@ -3,11 +3,12 @@
 //! The subnets in the body of a network are child resources: a write replaces all of them.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, json_reply, parse_request_scope, path_scope};
+use lanyard_emulator_arm::access::{authorize_call, json_reply};
 use lanyard_emulator_arm::error::bad_request;
-use lanyard_emulator_arm::resource_reads::{find_resource, parent_scope};
+use lanyard_emulator_arm::request_scopes::{parent_scope, parse_request_scope, path_scope};
+use lanyard_emulator_arm::resource_change::{ResourceDeletion, ResourceWrite};
+use lanyard_emulator_arm::resource_reads::find_resource;
 use lanyard_emulator_arm::resource_type::{NamingRule, ResourceType, resource_name};
-use lanyard_emulator_arm::resource_writes::{ResourceDeletion, ResourceWrite};
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};

@@ -1,11 +1,10 @@
 //! Actions on storage accounts: keys, and the availability of a name.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{
-    authorize_call, empty_reply, json_body, json_reply, subscription_scope,
-};
+use lanyard_emulator_arm::access::{authorize_call, empty_reply, json_body, json_reply};
 use lanyard_emulator_arm::error::bad_request;
 use lanyard_emulator_arm::providers::require_registered;
+use lanyard_emulator_arm::request_scopes::subscription_scope;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::storage::account::{AccountKey, StorageAccount};

@@ -3,10 +3,13 @@
 use http::StatusCode;
 use http::header::LOCATION;
 use jiff::Timestamp;
-use lanyard_emulator_arm::access::{authorize_call, empty_reply, parse_request_scope, path_scope};
+use lanyard_emulator_arm::access::{authorize_call, empty_reply};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
+use lanyard_emulator_arm::request_scopes::{parse_request_scope, path_scope};
+use lanyard_emulator_arm::resource_change::ResourceWrite;
+use lanyard_emulator_arm::resource_removal::remove_resource;
 use lanyard_emulator_arm::resource_type::resource_name;
-use lanyard_emulator_arm::resource_writes::{ResourceWrite, put_resource, remove_resource};
+use lanyard_emulator_arm::resource_writes::put_resource;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::azure_state::AzureState;

@@ -1,7 +1,8 @@
 //! The Blob service of an account as a resource. Its properties have the values of features that are off.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply, path_scope};
+use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply};
+use lanyard_emulator_arm::request_scopes::path_scope;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::{Value, json};

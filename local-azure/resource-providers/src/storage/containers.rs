@@ -2,9 +2,10 @@
 
 use http::StatusCode;
 use lanyard_emulator_arm::access::{
-    authorize_call, empty_reply, json_body, json_reply, list_reply, path_scope,
+    authorize_call, empty_reply, json_body, json_reply, list_reply,
 };
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request, conflict};
+use lanyard_emulator_arm::request_scopes::path_scope;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
