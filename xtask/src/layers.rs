@@ -101,7 +101,6 @@ const FILES_IN_CYCLES: &[(&str, usize)] = &[
     ("lanyard-credential", 6),
     ("lanyard-emulator", 5),
     ("lanyard-emulator-arm", 14),
-    ("lanyard-emulator-blob", 8),
     ("lanyard-emulator-graph", 14),
     ("lanyard-emulator-keyvault", 11),
     ("lanyard-emulator-resource-providers", 2),

@@ -9,7 +9,7 @@ use lanyard_emulator_state::storage::lease::Lease;
 use lanyard_emulator_state::storage::store::BlobEtag;
 
 use super::http_date::http_date;
-use super::xml::XmlWriter;
+use super::xml_writer::XmlWriter;
 
 /// A reply with an XML document.
 pub(super) fn xml_reply(status: StatusCode, xml: XmlWriter) -> ServiceReply {
