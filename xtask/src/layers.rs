@@ -102,7 +102,6 @@ const FILES_IN_CYCLES: &[(&str, usize)] = &[
     ("lanyard-emulator", 5),
     ("lanyard-emulator-arm", 14),
     ("lanyard-emulator-graph", 14),
-    ("lanyard-emulator-keyvault", 11),
     ("lanyard-emulator-resource-providers", 2),
     ("lanyard-emulator-state", 13),
     ("lanyard-infra", 17),
