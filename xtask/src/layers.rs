@@ -103,7 +103,6 @@ const FILES_IN_CYCLES: &[(&str, usize)] = &[
     ("lanyard-emulator-arm", 14),
     ("lanyard-emulator-graph", 14),
     ("lanyard-emulator-resource-providers", 2),
-    ("lanyard-emulator-state", 13),
     ("lanyard-infra", 17),
     ("lanyard-node", 9),
     ("lanyard-operator", 19),

@@ -24,10 +24,10 @@ use jiff::Timestamp;
 use lanyard_clock::ErrorHint;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::client_certificate::ClientCertificateError;
+use lanyard_emulator_state::directory::CredentialIssueError;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::asymmetric_key::AsymmetricKeyError;
 use lanyard_emulator_state::keys::{RsaKey, RsaKeySize};
-use lanyard_emulator_state::managed_identity_credential::CredentialIssueError;
 use lanyard_vocabulary::Component;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
