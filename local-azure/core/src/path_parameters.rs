@@ -11,6 +11,7 @@ pub(crate) enum RoutePart {
 }
 
 impl RoutePart {
+    /// Parses a segment, such as `{name}` or `{*name}`.
     pub(crate) fn parse(part: &'static str) -> Self {
         match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
             None => Self::Literal(part),
