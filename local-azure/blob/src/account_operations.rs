@@ -12,7 +12,7 @@ use super::http_date::http_date;
 use super::permission::BlobPermission;
 use super::reply::xml_reply;
 use super::request_headers::{parse_include, parse_page_size};
-use super::xml::XmlWriter;
+use super::xml_writer::XmlWriter;
 
 /// The size of a page, unless the client requests a smaller one.
 pub(super) const MAX_PAGE_ITEMS: usize = 5_000;

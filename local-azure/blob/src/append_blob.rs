@@ -11,13 +11,12 @@ use lanyard_emulator_state::storage::stored_blob::BlobKind;
 
 use super::access::authorize_blob;
 use super::blob_reads::find_blob;
-use super::blob_writes::{
-    BlobUpload, check_change, parse_upload_properties, store_upload, with_checksum,
-};
+use super::blob_upload::{BlobUpload, parse_upload_properties, store_upload, with_checksum};
 use super::checksum::verify_body_checksums;
 use super::error::BlobErrorCode;
 use super::permission::BlobPermission;
 use super::reply::reply_with_etag;
+use super::write_checks::check_change;
 
 /// The maximum number of blocks of a blob.
 const MAX_BLOCKS: usize = 50_000;

@@ -9,12 +9,13 @@ use serde::Deserialize;
 
 use super::access::authorize_blob;
 use super::blob_reads::find_readable_blob;
-use super::blob_writes::check_change;
 use super::checksum::verify_body_checksums;
 use super::error::BlobErrorCode;
 use super::permission::BlobPermission;
 use super::reply::xml_reply;
-use super::xml::{XmlWriter, parse_xml};
+use super::write_checks::check_change;
+use super::xml_body::parse_xml;
+use super::xml_writer::XmlWriter;
 
 type BlobTags = BTreeMap<String, String>;
 

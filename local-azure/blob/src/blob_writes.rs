@@ -1,28 +1,21 @@
 //! Writes of whole blobs: upload, deletion, properties, metadata and tier.
 
-use bytes::Bytes;
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
-use lanyard_emulator_state::storage::lease::{Lease, LeasedResource};
+use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::storage::store::BlobKey;
-use lanyard_emulator_state::storage::stored_blob::{
-    BlobKind, CommittedBlock, CompletedCopy, ContentProperties, StoredBlob,
-};
+use lanyard_emulator_state::storage::stored_blob::{BlobKind, StoredBlob};
 
 use super::access::authorize_blob;
 use super::append_blob::create_append_blob;
 use super::blob_reads::{find_blob, reject_snapshot};
-use super::blob_tags::parse_tags_header;
+use super::blob_upload::{BlobUpload, parse_upload_properties, store_upload, with_checksum};
 use super::checksum::{VerifiedChecksum, check_md5_form, md5_base64, verify_body_checksums};
-use super::conditions::RequestConditions;
 use super::error::BlobErrorCode;
-use super::lease_check::check_lease_for_write;
 use super::permission::BlobPermission;
-use super::reply::{reply_with_etag, with_optional_header};
-use super::request_headers::{
-    parse_blob_properties, parse_metadata, parse_tier, reject_unsupported_headers,
-};
+use super::reply::reply_with_etag;
+use super::request_headers::{parse_blob_properties, parse_metadata, parse_tier};
+use super::write_checks::check_change;
 
 /// `PUT /{container}/{blob}`
 pub(super) fn put_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
@@ -56,92 +49,6 @@ pub(super) fn put_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     Ok(with_checksum(reply, VerifiedChecksum { md5: Some(md5), ..checksum }))
 }
 
-/// The properties of an uploaded blob. Without the headers of the blob, those of the request describe it.
-pub(super) fn parse_upload_properties(request: &ServiceRequest) -> ContentProperties {
-    let mut properties = parse_blob_properties(request);
-    let header = |name| request.header(name).map(str::to_owned);
-    properties.content_type = properties.content_type.or_else(|| header("content-type"));
-    properties.content_encoding =
-        properties.content_encoding.or_else(|| header("content-encoding"));
-    properties.content_language =
-        properties.content_language.or_else(|| header("content-language"));
-    properties.cache_control = properties.cache_control.or_else(|| header("cache-control"));
-    properties
-}
-
-/// Adds the checksums that the service computed.
-pub(super) fn with_checksum(reply: ServiceReply, checksum: VerifiedChecksum) -> ServiceReply {
-    let reply = with_optional_header(reply, "content-md5", checksum.md5);
-    with_optional_header(reply, "x-ms-content-crc64", checksum.crc64)
-}
-
-/// The new content of a blob, with the properties that follow from the way of its upload.
-#[derive(Debug)]
-pub(super) struct BlobUpload {
-    pub(super) kind: BlobKind,
-    pub(super) content: Bytes,
-    pub(super) properties: ContentProperties,
-    pub(super) blocks: Vec<CommittedBlock>,
-    pub(super) copy: Option<CompletedCopy>,
-}
-
-/// Checks conditions and lease of a write to a blob that may exist, and returns the existing blob.
-pub(super) fn check_upload<'c>(
-    call: &'c OperationContext<'_>,
-    key: &BlobKey,
-) -> Result<Option<&'c StoredBlob>, ServiceReply> {
-    reject_unsupported_headers(call.request)?;
-    reject_snapshot(call.request)?;
-    let storage = &call.azure().storage;
-    if storage.container(&key.container).is_none() {
-        return Err(BlobErrorCode::CONTAINER_NOT_FOUND.to_reply());
-    }
-    let existing = storage.blob(key);
-    let conditions = RequestConditions::parse(call.request)?;
-    if existing.is_some() && conditions.requires_absence() {
-        return Err(BlobErrorCode::BLOB_ALREADY_EXISTS.to_reply());
-    }
-    conditions.check_write(existing.map(|blob| (blob.etag, blob.last_modified)))?;
-    let lease = existing.map_or(&Lease::Available, |blob| &blob.lease);
-    check_lease_for_write(call, lease, LeasedResource::Blob)?;
-    Ok(existing)
-}
-
-/// Stores a blob with the metadata, tags and tier of the request.
-pub(super) fn store_upload(
-    call: &mut OperationContext<'_>,
-    key: BlobKey,
-    upload: BlobUpload,
-    status: StatusCode,
-) -> Result<ServiceReply, ServiceReply> {
-    let metadata = parse_metadata(call.request)?;
-    let tags = parse_tags_header(call.request)?;
-    let tier = parse_tier(call.request, call.now)?;
-    let now = call.now;
-    let existing = check_upload(call, &key)?;
-    let created = existing.map_or(now, |blob| blob.created);
-    let lease = existing.map_or(Lease::Available, |blob| blob.lease.after_write(now));
-    let storage = &mut call.azure_mut().storage;
-    let etag = storage.next_etag(now);
-    let BlobUpload { kind, content, properties, blocks, copy } = upload;
-    let blob = StoredBlob {
-        created,
-        last_modified: now,
-        etag,
-        kind,
-        length: content.len(),
-        properties,
-        metadata,
-        tags,
-        lease,
-        blocks,
-        copy,
-        tier,
-    };
-    storage.insert_blob(key, blob, content);
-    Ok(reply_with_etag(status, etag, now).with_header("x-ms-request-server-encrypted", "true"))
-}
-
 /// `DELETE /{container}/{blob}`
 pub(super) fn delete_blob(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (key, _) = authorize_blob(call, &BlobPermission::DELETE_BLOB)?;
@@ -158,16 +65,6 @@ pub(super) fn delete_blob(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     check_change(call, &key)?;
     call.azure_mut().storage.remove_blob(&key);
     Ok(ServiceReply::empty(StatusCode::ACCEPTED).with_header("x-ms-delete-type-permanent", "true"))
-}
-
-/// Checks conditions and lease of a change of an existing blob.
-pub(super) fn check_change(call: &OperationContext<'_>, key: &BlobKey) -> Result<(), ServiceReply> {
-    reject_unsupported_headers(call.request)?;
-    reject_snapshot(call.request)?;
-    let blob = find_blob(&call.azure().storage, key)?;
-    let conditions = RequestConditions::parse(call.request)?;
-    conditions.check_write(Some((blob.etag, blob.last_modified)))?;
-    check_lease_for_write(call, &blob.lease, LeasedResource::Blob)
 }
 
 /// Changes an existing blob, with a new entity tag.

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::access::authorize_blob;
 use super::blob_reads::{find_readable_blob, reject_snapshot};
-use super::blob_writes::{BlobUpload, check_upload, store_upload, with_checksum};
+use super::blob_upload::{BlobUpload, store_upload, with_checksum};
 use super::checksum::{check_md5_form, crc64_base64, verify_body_checksums};
 use super::copy_blob::read_source;
 use super::error::BlobErrorCode;
@@ -23,7 +23,9 @@ use super::permission::BlobPermission;
 use super::range::range_within;
 use super::reply::with_etag;
 use super::request_headers::{parse_blob_properties, parse_lease_id, reject_unsupported_headers};
-use super::xml::{XmlWriter, parse_xml};
+use super::write_checks::check_upload;
+use super::xml_body::parse_xml;
+use super::xml_writer::XmlWriter;
 
 /// The maximum number of blocks of a blob.
 const MAX_BLOCKS: usize = 50_000;

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
-use lanyard_emulator_state::storage::store::BlobEtag;
+use lanyard_emulator_state::storage::blob_etag::BlobEtag;
 
 use super::error::BlobErrorCode;
 use super::http_date::parse_http_date;

@@ -19,7 +19,8 @@ use super::http_date::parse_iso_date;
 use super::lease_check::check_lease_for_read;
 use super::permission::BlobPermission;
 use super::reply::{container_reply, with_optional_header};
-use super::xml::{XmlWriter, parse_xml};
+use super::xml_body::parse_xml;
+use super::xml_writer::XmlWriter;
 
 /// The maximum number of stored access policies.
 const MAX_POLICIES: usize = 5;

@@ -13,7 +13,7 @@ use lanyard_emulator_state::storage::stored_blob::{BlobKind, CompletedCopy, Stor
 use super::access::{BlobAccess, BlobCaller, authorize_blob};
 use super::blob_reads::find_blob;
 use super::blob_tags::parse_tags_header;
-use super::blob_writes::{BlobUpload, store_upload};
+use super::blob_upload::{BlobUpload, store_upload};
 use super::conditions::RequestConditions;
 use super::error::BlobErrorCode;
 use super::permission::BlobPermission;

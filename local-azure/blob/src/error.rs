@@ -9,7 +9,7 @@ use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
 use lanyard_emulator_state::storage::lease::LeaseError;
 use lanyard_emulator_state::storage::names::ContainerNameError;
 
-use super::xml::XmlWriter;
+use super::xml_writer::XmlWriter;
 
 /// An error code with its status and message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use super::http_date::http_date;
 use super::permission::BlobPermission;
 use super::reply::xml_reply;
 use super::request_headers::{parse_include, parse_page_size};
-use super::xml::XmlWriter;
+use super::xml_writer::XmlWriter;
 
 /// The values of `include`. Snapshots, versions and deleted blobs never exist.
 const INCLUDE: [&str; 11] = [

@@ -4,12 +4,12 @@ use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 use lanyard_emulator_state::request::ServiceReply;
+use lanyard_emulator_state::storage::blob_etag::BlobEtag;
 use lanyard_emulator_state::storage::container::{BlobContainer, BlobMetadata};
 use lanyard_emulator_state::storage::lease::Lease;
-use lanyard_emulator_state::storage::store::BlobEtag;
 
 use super::http_date::http_date;
-use super::xml::XmlWriter;
+use super::xml_writer::XmlWriter;
 
 /// A reply with an XML document.
 pub(super) fn xml_reply(status: StatusCode, xml: XmlWriter) -> ServiceReply {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::http_date::parse_iso_date;
 use super::shared_key::is_equal_signature;
 use super::target::BlobTarget;
-use super::user_delegation::UserDelegationKeyParameters;
+use super::user_delegation_key::UserDelegationKeyParameters;
 
 /// The kind of a signature, which determines its string to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

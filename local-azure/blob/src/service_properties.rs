@@ -17,7 +17,8 @@ use super::access::authorize_account;
 use super::error::BlobErrorCode;
 use super::permission::BlobPermission;
 use super::reply::xml_reply;
-use super::xml::{XmlWriter, parse_xml};
+use super::xml_body::parse_xml;
+use super::xml_writer::XmlWriter;
 
 /// `GET /?restype=service&comp=properties`
 pub(super) fn get_service_properties(

@@ -1,14 +1,9 @@
-//! User delegation keys, with which clients sign shared access signatures on behalf of a principal.
-//!
-//! A key is derived from its parameters and from a secret of the account, so that the emulator does not store
-//! it. Reference: "Get User Delegation Key".
+//! The operation that returns a user delegation key. Reference: "Get User Delegation Key".
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::keys::RedactedText;
-use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
-use lanyard_emulator_state::storage::account::StorageAccount;
+use lanyard_emulator_state::request::ServiceReply;
 use serde::Deserialize;
 
 use super::access::{BlobCaller, authorize_account};
@@ -16,45 +11,12 @@ use super::error::BlobErrorCode;
 use super::http_date::parse_iso_date;
 use super::permission::BlobPermission;
 use super::reply::xml_reply;
-use super::xml::{XmlWriter, parse_xml};
+use super::user_delegation_key::UserDelegationKeyParameters;
+use super::xml_body::parse_xml;
+use super::xml_writer::XmlWriter;
 
 /// The longest lifetime of a key.
 const MAX_LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
-
-/// The parameters of a key as texts, which a shared access signature repeats.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UserDelegationKeyParameters {
-    /// The object id of the principal.
-    object_id: String,
-    tenant: String,
-    start: String,
-    expiry: String,
-    /// `b` for the Blob service.
-    service: String,
-    version: String,
-}
-
-impl UserDelegationKeyParameters {
-    /// The parameters in the query of a signature.
-    pub(super) fn from_query(request: &ServiceRequest) -> Self {
-        let get = |name| request.query(name).unwrap_or_default().to_owned();
-        Self {
-            object_id: get("skoid"),
-            tenant: get("sktid"),
-            start: get("skt"),
-            expiry: get("ske"),
-            service: get("sks"),
-            version: get("skv"),
-        }
-    }
-
-    /// The key in base64.
-    pub(super) fn derive_key(&self, account: &StorageAccount) -> RedactedText {
-        let Self { object_id, tenant, start, expiry, service, version } = self;
-        let text = [object_id, tenant, start, expiry, service, version].map(String::as_str);
-        RedactedText::new(account.delegation_key.sign(&text.join("\n")))
-    }
-}
 
 /// The body of `Get User Delegation Key`.
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,7 @@
 //! What a service registers with the engine, and the set of registered services.
 
+pub mod operations;
+
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +18,7 @@ use lanyard_emulator_state::settings::{EmulatorSettings, SettingsError};
 use serde_json::json;
 use url::Url;
 
-use crate::operations::{RouteTable, ServiceOperation};
+use self::operations::{RouteTable, ServiceOperation};
 
 /// Reads a document that the service publishes without authentication at a URL. `None` if the URL is not of the
 /// service; the error is a code of the service.

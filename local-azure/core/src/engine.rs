@@ -22,12 +22,12 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use crate::authority::LocalAuthority;
+use crate::emulated_service::operations::{OperationLookup, ServiceOperation};
 use crate::emulated_service::{EngineError, ScheduledWork, ServiceSet};
 use crate::fault_replies::replacement_reply;
 pub use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::operation_context::{OperationContext, OperationKeys, StateChange};
-use crate::operations::{OperationLookup, ServiceOperation};
 use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::service_caches::ServiceCaches;

@@ -1,12 +1,13 @@
-//! The keys of federated tokens' issuers, fetched from their discovery documents and cached.
+//! The keys of federated tokens' issuers, fetched from their discovery documents.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use lanyard_emulator_state::published_key::IssuerJsonWebKey;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::issuer_key_cache::{FetchedKeySet, IssuerKeyCache};
 use crate::public_documents::{DISCOVERY_PATH, PublicDocumentMissing, PublicDocuments};
 
 /// The key that signed a token could not be read from the documents of the token's issuer.
@@ -25,20 +26,6 @@ pub enum IssuerKeyError {
     #[error("the key that signed the token is not in the key set of its issuer")]
     KeyMissing,
 }
-
-/// The fetched keys by the exact issuer.
-#[derive(Debug, Default)]
-pub struct IssuerKeyCache(HashMap<String, FetchedKeySet>);
-
-#[derive(Debug)]
-struct FetchedKeySet {
-    fetched_at: Timestamp,
-    /// `RSAPublicKey` DER by `kid`.
-    keys: BTreeMap<String, Vec<u8>>,
-}
-
-/// The number of cached issuers beyond which the cache starts over.
-const MAX_ISSUERS: usize = 256;
 
 #[derive(Deserialize)]
 struct DiscoveryDocument {
@@ -63,31 +50,14 @@ impl IssuerKeyCache {
         lifetime: SignedDuration,
         now: Timestamp,
     ) -> Result<Vec<u8>, IssuerKeyError> {
-        let cached = self.0.get(issuer).filter(|fetched| {
-            let age = now.duration_since(fetched.fetched_at);
-            !age.is_negative() && age < lifetime
-        });
-        if let Some(key) = cached.and_then(|fetched| fetched.key(kid)) {
+        if let Some(key) = self.fresh_key(issuer, kid, lifetime, now) {
             return Ok(key.to_vec());
         }
         let keys = fetch_keys(documents, issuer)?;
         let fetched = FetchedKeySet { fetched_at: now, keys };
         let key = fetched.key(kid).map(<[u8]>::to_vec);
-        if self.0.len() >= MAX_ISSUERS {
-            self.0.clear();
-        }
-        self.0.insert(issuer.to_owned(), fetched);
+        self.insert(issuer, fetched);
         key.ok_or(IssuerKeyError::KeyMissing)
-    }
-}
-
-impl FetchedKeySet {
-    fn key(&self, kid: Option<&str>) -> Option<&[u8]> {
-        if let Some(kid) = kid {
-            return self.keys.get(kid).map(Vec::as_slice);
-        }
-        let mut keys = self.keys.values();
-        keys.next().filter(|_| keys.next().is_none()).map(Vec::as_slice)
     }
 }
 

@@ -2,14 +2,16 @@
 //!
 //! A service registers its operations as an [`emulated_service::EmulatedService`]. The engine knows no service.
 
+mod arm_requests;
 pub mod authority;
 pub mod emulated_service;
 pub mod engine;
 pub mod fault_replies;
 pub mod ingress;
+mod issuer_key_cache;
 pub mod issuer_keys;
 pub mod operation_context;
-pub mod operations;
+mod path_parameters;
 pub mod pregenerated_keys;
 pub mod public_documents;
 pub mod request_log;
@@ -19,3 +21,5 @@ pub mod service_headers;
 pub mod snapshot;
 pub mod state_store;
 pub mod token;
+
+pub use self::emulated_service::operations;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_emulator_state::azure_clouds::{AzureClouds, ServiceEndpoint};
-use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::keys::{
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::authority::LocalAuthority;
 use crate::emulated_service::ServiceSet;
-use crate::operations::{OperationLookup, PathParameters};
+use crate::path_parameters::PathParameters;
 use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request_log::RequestLog;
 use crate::service_caches::ServiceCaches;
@@ -210,37 +209,6 @@ impl<'a> OperationContext<'a> {
         let reply =
             ServiceReply::text(StatusCode::SERVICE_UNAVAILABLE, "the key is being generated");
         Err(reply.with_rejection_reason("key not generated yet"))
-    }
-
-    /// Runs the operation of Azure Resource Manager for another request, as if the client had sent it. `None` if
-    /// the operation is not implemented.
-    pub fn run_arm_request(&mut self, request: &ServiceRequest) -> Option<ServiceReply> {
-        let segments = self.services.route_segments(AzureService::Arm, request);
-        let routes = self.services.routes(AzureService::Arm);
-        let OperationLookup::Found(operation, parameters) = routes.find(request, &segments) else {
-            return None;
-        };
-        let mut call = OperationContext {
-            request,
-            endpoint: self.endpoint.clone(),
-            clouds: self.clouds,
-            services: self.services,
-            now: self.now,
-            system_now: self.system_now,
-            ids: self.ids,
-            keys: self.keys,
-            request_log: self.request_log,
-            caches: self.caches,
-            local_url: self.local_url,
-            authority: self.authority,
-            parameters: &parameters,
-            caller: None,
-            state_change: StateChange::Unchanged,
-            azure: self.azure,
-        };
-        let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
-        self.state_change = self.state_change.max(call.state_change);
-        Some(reply)
     }
 
     /// Records the application for the request log.

@@ -1,6 +1,6 @@
 //! Caches of the services, which are not part of the stored state.
 
-use crate::issuer_keys::IssuerKeyCache;
+use crate::issuer_key_cache::IssuerKeyCache;
 use crate::token::VerifiedTokenCache;
 
 /// What the services cache between requests. A restart empties it.

@@ -5,74 +5,18 @@ use std::sync::Arc;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::token::{AuthenticatedCaller, BearerTokenError};
 use lanyard_emulator_state::authorization::{AccessCheck, AccessScope, ActionPlane};
-use lanyard_emulator_state::azure_clouds::EmulatedCloud;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::private_endpoint_connections::has_private_endpoint;
 use lanyard_emulator_state::vaults::object_kind::{KeyVaultObjectKind, VaultPermission};
-use lanyard_emulator_state::vaults::object_store::ObjectStoreError;
-use lanyard_emulator_state::vaults::vault::{EmulatedVault, VaultStore};
+use lanyard_emulator_state::vaults::vault::EmulatedVault;
 use lanyard_vocabulary::SecretName;
 
 use super::api_version::VaultApiVersion;
 use super::error::VaultServiceError;
-use super::objects::requested_name_and_version;
+use super::object_errors::invalid_name_reply;
 use super::renewals::renew_due_objects;
-
-/// A vault with the store of its objects, for reading.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct VaultRef<'a> {
-    pub(super) vault: &'a EmulatedVault,
-    pub(super) vaults: &'a VaultStore,
-    pub(super) api: VaultApiVersion,
-    pub(super) cloud: &'a EmulatedCloud,
-}
-
-/// What replies depend on besides the object: its vault with its cloud, and the version of the API.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct VaultView<'a> {
-    pub(super) vault: &'a EmulatedVault,
-    pub(super) api: VaultApiVersion,
-    pub(super) cloud: &'a EmulatedCloud,
-}
-
-/// The vault of a request as a copy, for replies after a change.
-#[derive(Debug)]
-pub(super) struct RequestedVault {
-    pub(super) vault: EmulatedVault,
-    api: VaultApiVersion,
-    cloud: Arc<EmulatedCloud>,
-}
-
-impl RequestedVault {
-    pub(super) fn view(&self) -> VaultView<'_> {
-        VaultView { vault: &self.vault, api: self.api, cloud: &self.cloud }
-    }
-
-    pub(super) fn with_store<'a>(&'a self, vaults: &'a VaultStore) -> VaultRef<'a> {
-        VaultRef { vault: &self.vault, vaults, api: self.api, cloud: &self.cloud }
-    }
-}
-
-impl VaultView<'_> {
-    /// The base URL of the ids of objects, without a trailing slash.
-    pub(super) fn base_url(&self) -> String {
-        self.cloud.origin(&self.vault.host)
-    }
-}
-
-impl<'a> VaultRef<'a> {
-    pub(super) const fn view(&self) -> VaultView<'a> {
-        VaultView { vault: self.vault, api: self.api, cloud: self.cloud }
-    }
-}
-
-/// A vault with the store of its objects, for changes.
-#[derive(Debug)]
-pub(super) struct VaultMut<'a> {
-    pub(super) vaults: &'a mut VaultStore,
-    pub(super) requested: RequestedVault,
-}
+use super::vault_view::{RequestedVault, VaultMut, VaultRef};
 
 /// Checks the permission `right` on the object in the path, or on the vault if there is none, and returns the
 /// vault.
@@ -138,49 +82,6 @@ pub(super) fn authorized_vault_mut<'c>(
         Some(vault) => Ok(VaultMut { vaults, requested: RequestedVault { vault, api, cloud } }),
         None => Err(VaultServiceError::VaultNotFound { host }.to_reply()),
     }
-}
-
-/// The error for a name that no object can have.
-pub(super) fn invalid_name_reply(name: &str) -> ServiceReply {
-    let rule = "1 to 127 letters, digits and `-`";
-    let message = format!("The request URI contains an invalid name: {name} (a name has {rule})");
-    VaultServiceError::BadParameter(message).to_reply()
-}
-
-/// The reply to an error of the object store, about the object in the path.
-pub(super) fn store_error_reply(
-    problem: ObjectStoreError,
-    kind: KeyVaultObjectKind,
-    call: &OperationContext<'_>,
-) -> ServiceReply {
-    let (name, version) = requested_name_and_version(call);
-    object_error_reply(problem, kind, name, version)
-}
-
-/// The reply to an error of the object store, about an object or one of its versions.
-pub(super) fn object_error_reply(
-    problem: ObjectStoreError,
-    kind: KeyVaultObjectKind,
-    name: &str,
-    version: Option<&str>,
-) -> ServiceReply {
-    match problem {
-        ObjectStoreError::NotFound => {
-            let version = version.map_or_else(String::new, |version| format!("/{version}"));
-            VaultServiceError::NotFound { kind, name: format!("{name}{version}") }.to_reply()
-        }
-        ObjectStoreError::NameTaken => {
-            VaultServiceError::DeletedButRecoverable { kind, name }.to_reply()
-        }
-        ObjectStoreError::AlreadyExists => already_exists_reply(kind, name),
-    }
-}
-
-/// The error for a name that an object already has.
-pub(super) fn already_exists_reply(kind: KeyVaultObjectKind, name: &str) -> ServiceReply {
-    let message =
-        format!("A {} with the name {name} already exists in this key vault.", kind.noun());
-    VaultServiceError::Conflict(message).to_reply()
 }
 
 fn authenticate(

@@ -23,12 +23,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::access::{VaultMut, VaultRef, authorize_call, authorized_vault_mut, store_error_reply};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::api_version::VersionedFeature;
 use super::error::VaultServiceError;
 use super::geography::geography_of_region;
-use super::objects::{StoredObject, changed_version_reply, reject_managed};
+use super::object_errors::store_error_reply;
+use super::objects::{changed_version_reply, reject_managed};
 use super::request_body::{bad_parameter_reply, parse_body};
+use super::stored_object::StoredObject;
+use super::vault_view::{VaultMut, VaultRef};
 
 /// Separates the key of backups from keys that are derived for other purposes.
 const KEY_LABEL: &[u8] = b"lanyard vault object backup 1";

@@ -22,19 +22,17 @@ use lanyard_emulator_state::vaults::vault_object_key::VaultObjectKey;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
-    store_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::api_version::{VaultApiVersion, VersionedFeature};
-use super::certificate_issuance::{
-    IssueCertificateError, issue_self_signed, request_certificate, validity_from,
-};
-use super::error::VaultServiceError;
-use super::keys::key_generation_error_reply;
-use super::objects::object_id;
+use super::certificate_issuance::{issue_self_signed, request_certificate, validity_from};
+use super::error::{VaultServiceError, internal_error_reply};
+use super::object_errors::{object_error_reply, store_error_reply};
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
-use crate::certificate_versions::{NewCertificateVersion, StoreCertificateError};
+use super::stored_object::object_id;
+use super::vault_view::{VaultMut, VaultRef, VaultView};
+use crate::certificate_versions::{
+    NewCertificateVersion, reused_key, store_certificate_error_reply,
+};
 use crate::pending_certificates::encode_csr;
 use crate::policy_body::{complete_policy, require_creatable};
 
@@ -82,9 +80,9 @@ pub(super) fn create_certificate(
     let tags = body.tags.validate()?;
     let key = match reused_key(&policy, &call.azure().vaults, &host, name) {
         Some(key) => key,
-        None => call.new_key(policy.key.key_type, key_generation_error_reply)?,
+        None => call.new_key(policy.key.key_type, internal_error_reply)?,
     };
-    let csr = request_certificate(&policy, &key).map_err(|error| issue_error_reply(&error))?;
+    let csr = request_certificate(&policy, &key).map_err(|error| internal_error_reply(&error))?;
     let creation = PreparedCreation {
         csr: encode_csr(&csr),
         enabled: body.attributes.unwrap_or_default().enabled().unwrap_or(true),
@@ -107,7 +105,7 @@ impl PreparedCreation {
     fn complete(self, call: &mut OperationContext<'_>, name: &str) -> Result<(), ServiceReply> {
         let Self { policy, key, csr, enabled, tags, preserve_order } = self;
         let certificate = issue_self_signed(&policy, &key, call.ids.next_uuid(), call.now)
-            .map_err(|error| issue_error_reply(&error))?;
+            .map_err(|error| internal_error_reply(&error))?;
         let operation = CertificateOperation {
             request_id: call.ids.next_hex32(),
             issuer: policy.issuer.clone(),
@@ -265,22 +263,6 @@ pub(super) fn require_certificate_name(
     Ok(())
 }
 
-/// The key of the latest version, if the policy reuses it.
-pub(super) fn reused_key(
-    policy: &CertificatePolicy,
-    vaults: &VaultStore,
-    host: &str,
-    name: &str,
-) -> Option<AsymmetricKey> {
-    if !policy.key.reuse_key {
-        return None;
-    }
-    vaults.certificates.object(host, name).ok()?;
-    let (_, version) = vaults.keys.version(host, name, None).ok()?;
-    let key = &version.content.key;
-    key.key_type().is_ok_and(|known| known == policy.key.key_type).then(|| key.clone())
-}
-
 /// Changes what the versions of a stored certificate share.
 pub(super) fn change_details(
     vaults: &mut VaultStore,
@@ -290,24 +272,6 @@ pub(super) fn change_details(
 ) -> Result<(), ServiceReply> {
     let changed = vaults.certificates.change_object(host, name, change);
     changed.map_err(|problem| certificate_name_error_reply(problem, name))
-}
-
-pub(super) fn issue_error_reply(error: &IssueCertificateError) -> ServiceReply {
-    VaultServiceError::Internal(error.to_string()).to_reply()
-}
-
-pub(super) fn store_certificate_error_reply(
-    error: &StoreCertificateError,
-    name: &str,
-) -> ServiceReply {
-    match error {
-        StoreCertificateError::Name(kind, problem) => {
-            object_error_reply(*problem, *kind, name, None)
-        }
-        StoreCertificateError::Bundle(error) => {
-            VaultServiceError::Internal(format!("the certificate file: {error}")).to_reply()
-        }
-    }
 }
 
 fn certificate_name_error_reply(problem: ObjectStoreError, name: &str) -> ServiceReply {

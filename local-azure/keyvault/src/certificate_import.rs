@@ -17,17 +17,16 @@ use lanyard_emulator_state::vaults::vault::{EmulatedVault, VaultStore};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::api_version::VersionedFeature;
 use super::certificate_bundle::{ImportBundleError, ImportedBundle, decode_bundle};
-use super::certificate_creation::{
-    change_details, require_certificate_name, require_known_issuer, store_certificate_error_reply,
-};
-use super::error::VaultServiceError;
-use super::objects::{StoredObject, version_id};
+use super::certificate_creation::{change_details, require_certificate_name, require_known_issuer};
+use super::certificate_versions::store_certificate_error_reply;
+use super::error::{VaultServiceError, internal_error_reply};
+use super::object_errors::store_error_reply;
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
+use super::stored_object::{StoredObject, version_id};
+use super::vault_view::{VaultMut, VaultRef, VaultView};
 use crate::certificate_versions::NewCertificateVersion;
 use crate::pending_certificates::operation_not_found_reply;
 use crate::policy_body::{imported_policy, policy_with_import_settings};
@@ -195,9 +194,7 @@ fn arrange_chain(
     key: &AsymmetricKey,
     preserve_order: bool,
 ) -> Result<(Vec<DerCertificate>, usize), ServiceReply> {
-    let public_key = key
-        .subject_public_key()
-        .map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?;
+    let public_key = key.subject_public_key().map_err(|error| internal_error_reply(&error))?;
     let leaf = certificates
         .iter()
         .position(|known| known.subject_public_key().as_deref() == Some(&public_key))

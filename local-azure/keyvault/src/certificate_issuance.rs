@@ -20,8 +20,11 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 
 use super::distinguished_name::{format_name, parse_name, parse_oid};
-use crate::policy_body::{DEFAULT_VALIDITY_MONTHS, MAX_VALIDITY_MONTHS};
 
+/// The longest validity: 100 years.
+pub(super) const MAX_VALIDITY_MONTHS: u32 = 1200;
+/// The validity of certificates whose policy names none.
+pub(super) const DEFAULT_VALIDITY_MONTHS: u32 = 12;
 /// The certificates of a vault are valid from ten minutes before their creation.
 const BACKDATING: SignedDuration = SignedDuration::from_mins(10);
 

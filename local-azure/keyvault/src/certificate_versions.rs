@@ -8,7 +8,9 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
 use lanyard_emulator_state::certificates::sha1_thumbprint;
 use lanyard_emulator_state::keys::AsymmetricKey;
+use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
+use lanyard_emulator_state::vaults::certificate_policy::CertificatePolicy;
 use lanyard_emulator_state::vaults::der_certificate::DerCertificate;
 use lanyard_emulator_state::vaults::key_content::KeyContent;
 use lanyard_emulator_state::vaults::object_kind::{
@@ -22,9 +24,11 @@ use lanyard_emulator_state::vaults::vault::{SecretContent, VaultStore};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::access::VaultView;
 use super::certificate_bundle::encode_bundle;
-use super::objects::{AttributesJson, StoredObject, object_id, version_id};
+use super::error::VaultServiceError;
+use super::object_errors::object_error_reply;
+use super::stored_object::{AttributesJson, StoredObject, object_id, version_id};
+use super::vault_view::VaultView;
 use crate::policy_body::imported_policy;
 
 /// A new version of a certificate, with its key.
@@ -50,6 +54,21 @@ pub enum StoreCertificateError {
 impl From<ObjectStoreError> for StoreCertificateError {
     fn from(error: ObjectStoreError) -> Self {
         Self::Name(KeyVaultObjectKind::Certificate, error)
+    }
+}
+
+/// The reply to a request whose version of a certificate could not be stored.
+pub(crate) fn store_certificate_error_reply(
+    error: &StoreCertificateError,
+    name: &str,
+) -> ServiceReply {
+    match error {
+        StoreCertificateError::Name(kind, problem) => {
+            object_error_reply(*problem, *kind, name, None)
+        }
+        StoreCertificateError::Bundle(error) => {
+            VaultServiceError::Internal(format!("the certificate file: {error}")).to_reply()
+        }
     }
 }
 
@@ -91,6 +110,22 @@ impl NewCertificateVersion {
         let pushed = vaults.certificates.push_version(host, name, version);
         Ok(pushed.map_err(ObjectStoreError::from)?)
     }
+}
+
+/// The key of the latest version, if the policy reuses it.
+pub(crate) fn reused_key(
+    policy: &CertificatePolicy,
+    vaults: &VaultStore,
+    host: &str,
+    name: &str,
+) -> Option<AsymmetricKey> {
+    if !policy.key.reuse_key {
+        return None;
+    }
+    vaults.certificates.object(host, name).ok()?;
+    let (_, version) = vaults.keys.version(host, name, None).ok()?;
+    let key = &version.content.key;
+    key.key_type().is_ok_and(|known| known == policy.key.key_type).then(|| key.clone())
 }
 
 /// Rejects the name of a deleted secret, key or certificate.

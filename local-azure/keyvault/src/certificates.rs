@@ -14,13 +14,14 @@ use lanyard_emulator_state::vaults::object_store::{StoredObjectAttributes, Store
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::access::{
-    VaultMut, VaultRef, authorize_call, authorized_vault_mut, object_error_reply, store_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::certificate_creation::{change_details, parse_policy, require_known_issuer};
 use super::error::VaultServiceError;
-use super::objects::{changed_version_reply, find_version, object_id, requested_name_and_version};
+use super::object_errors::{object_error_reply, store_error_reply};
+use super::objects::{changed_version_reply, find_version};
 use super::request_body::{ObjectAttributesBody, TagsBody, parse_body};
+use super::stored_object::{object_id, requested_name_and_version};
+use super::vault_view::{VaultMut, VaultRef};
 
 const KIND: KeyVaultObjectKind = KeyVaultObjectKind::Certificate;
 

@@ -6,15 +6,14 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredVaultObject};
 use serde_json::{Value, json};
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
-    store_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::error::VaultServiceError;
-use super::objects::{
-    StoredObject, changed_version_reply, includes_pending, object_id, reject_managed,
-};
+use super::object_errors::{object_error_reply, store_error_reply};
+use super::objects::{changed_version_reply, reject_managed};
 use super::pages::VaultPageRequest;
+use super::pages::includes_pending;
+use super::stored_object::{StoredObject, object_id};
+use super::vault_view::{VaultMut, VaultRef, VaultView};
 
 /// `DELETE /{kind}/{name}`: recoverably.
 pub(super) fn delete_object<K: StoredObject>(

@@ -328,3 +328,8 @@ impl VaultServiceError<'_> {
         }
     }
 }
+
+/// The reply to an error for which the client is not responsible.
+pub(super) fn internal_error_reply(error: &impl std::error::Error) -> ServiceReply {
+    VaultServiceError::Internal(error.to_string()).to_reply()
+}

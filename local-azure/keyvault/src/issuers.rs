@@ -15,13 +15,12 @@ use lanyard_emulator_state::vaults::vault_object_key::VaultObjectKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorize_call_at, authorized_vault_mut,
-    invalid_name_reply,
-};
+use super::access::{authorize_call, authorize_call_at, authorized_vault_mut};
 use super::error::VaultServiceError;
+use super::object_errors::invalid_name_reply;
 use super::pages::VaultPageRequest;
 use super::request_body::{bad_parameter_reply, parse_body};
+use super::vault_view::{VaultMut, VaultRef, VaultView};
 
 #[derive(Deserialize, Default)]
 #[serde(default)]

@@ -17,11 +17,13 @@ use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::access::{VaultRef, authorize_call, store_error_reply};
-use super::error::{KeyRestriction, VaultServiceError};
+use super::access::authorize_call;
+use super::error::{KeyRestriction, VaultServiceError, internal_error_reply};
 use super::keys::permitted_operations;
-use super::objects::{requested_name_and_version, version_id};
+use super::object_errors::store_error_reply;
 use super::request_body::{bad_parameter_reply, parse_body};
+use super::stored_object::{requested_name_and_version, version_id};
+use super::vault_view::VaultRef;
 
 /// The operations that use a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +102,7 @@ pub(super) fn sign_digest(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     let digest = parse_digest("value", body.value.as_ref(), algorithm)?;
     let signature = key
         .sign_digest(algorithm, &digest)
-        .map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?
+        .map_err(|error| internal_error_reply(&error))?
         .ok_or_else(|| incompatible_algorithm_reply(&key, &kid, algorithm))?;
     let value = URL_SAFE_NO_PAD.encode(signature);
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "kid": kid, "value": value })))
@@ -117,7 +119,7 @@ pub(super) fn verify_signature(
     let signature = decode_value("value", body.value.as_ref())?;
     let is_valid = key
         .verify_digest(algorithm, &digest, &signature)
-        .map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?
+        .map_err(|error| internal_error_reply(&error))?
         .ok_or_else(|| incompatible_algorithm_reply(&key, &kid, algorithm))?;
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "value": is_valid })))
 }
@@ -269,16 +271,14 @@ fn transform_value(
     } else {
         key.decrypt(padding, input)
     };
-    output.map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?.ok_or_else(
-        || {
-            let problem = if operation.protects_data() {
-                "`value` is longer than this key and `alg` permit"
-            } else {
-                "`value` was not encrypted with this key and `alg`"
-            };
-            bad_parameter_reply(problem.to_owned())
-        },
-    )
+    output.map_err(|error| internal_error_reply(&error))?.ok_or_else(|| {
+        let problem = if operation.protects_data() {
+            "`value` is longer than this key and `alg` permit"
+        } else {
+            "`value` was not encrypted with this key and `alg`"
+        };
+        bad_parameter_reply(problem.to_owned())
+    })
 }
 
 #[cfg(test)]

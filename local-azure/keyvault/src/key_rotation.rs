@@ -3,29 +3,28 @@
 use http::StatusCode;
 use jiff::Timestamp;
 use lanyard_emulator_core::operation_context::OperationContext;
-use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyType};
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::vaults::key_content::KeyContent;
+use lanyard_emulator_state::vaults::key_content::{
+    KeyContent, push_rotated_version, rotated_key_type,
+};
 use lanyard_emulator_state::vaults::key_rotation_policy::{
     IsoDuration, KeyRotationPolicy, RotationTrigger, SHORTEST_INTERVAL_DAYS,
 };
 use lanyard_emulator_state::vaults::object_kind::{
     GET_ROTATION_POLICY, KeyVaultObjectKind, ROTATE_KEY, SET_ROTATION_POLICY,
 };
-use lanyard_emulator_state::vaults::object_store::{
-    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject,
-};
+use lanyard_emulator_state::vaults::object_store::{StoredObjectAttributes, StoredVaultObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
-    store_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::api_version::VersionedFeature;
-use super::keys::key_generation_error_reply;
-use super::objects::{StoredObject, changed_version_reply, object_id, reject_managed};
+use super::error::internal_error_reply;
+use super::object_errors::{object_error_reply, store_error_reply};
+use super::objects::{changed_version_reply, reject_managed};
 use super::request_body::{bad_parameter_reply, parse_body};
+use super::stored_object::{StoredObject, object_id};
+use super::vault_view::{VaultMut, VaultRef, VaultView};
 
 /// The shortest lifetime of a version, in days.
 const SHORTEST_EXPIRY_DAYS: i32 = 28;
@@ -185,7 +184,7 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     reject_managed::<KeyContent>(is_managed, name)?;
     let key_type = key_type
         .ok_or_else(|| bad_parameter_reply("a key of this size cannot be rotated".to_owned()))?;
-    let key = call.new_key(key_type, key_generation_error_reply)?;
+    let key = call.new_key(key_type, internal_error_reply)?;
     let mut attributes = StoredObjectAttributes::new(call.now);
     attributes.expires = policy.and_then(|policy| policy.expiry_after(call.now));
     let id = call.ids.next_hex32();
@@ -196,28 +195,6 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     rotated.map_err(|problem| object_error_reply(problem, KeyContent::KIND, name, None))?;
     let reference = requested.with_store(vaults);
     changed_version_reply::<KeyContent>(reference, name, None)
-}
-
-/// The type of the next version's key; `None` for an imported key of a size that vaults do not generate.
-pub(super) fn rotated_key_type(
-    object: &StoredVaultObject<KeyContent>,
-) -> Option<AsymmetricKeyType> {
-    object.latest()?.content.key.key_type().ok()
-}
-
-/// Adds a version with a new key, and the operations and tags of the version before.
-pub(super) fn push_rotated_version(
-    object: &mut StoredVaultObject<KeyContent>,
-    id: String,
-    key: AsymmetricKey,
-    attributes: StoredObjectAttributes,
-) {
-    let (operations, tags) = object
-        .latest()
-        .map(|latest| (latest.content.operations.clone(), latest.tags.clone()))
-        .unwrap_or_default();
-    let content = KeyContent { key, managed: false, operations };
-    object.versions.push(StoredObjectVersion { id, attributes, tags, content });
 }
 
 /// The policy of a key. Azure publishes an event 30 days before expiry unless the policy sets another time.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::keys::{
-    AsymmetricKey, AsymmetricKeyError, AsymmetricKeyType, EcJwkComponents, EcKey, EllipticCurve,
-    JwkKeyType, RsaJwkComponents, RsaKey, RsaKeySize,
+    AsymmetricKey, AsymmetricKeyType, EcJwkComponents, EcKey, JwkKeyType, RsaJwkComponents, RsaKey,
 };
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::object_kind::{
@@ -18,16 +17,16 @@ use lanyard_emulator_state::vaults::vault::VaultStore;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::access::{
-    VaultMut, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::api_version::VersionedFeature;
-use super::error::VaultServiceError;
-use super::objects::{
-    AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed,
-    requested_name_and_version, require_unmanaged, version_id,
+use super::error::internal_error_reply;
+use super::object_errors::object_error_reply;
+use super::objects::{changed_version_reply, find_version, reject_managed, require_unmanaged};
+use super::request_body::{
+    ObjectAttributesBody, TagsBody, bad_parameter_reply, hsm_key_reply, parse_body, parse_key_type,
 };
-use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
+use super::stored_object::{AttributesJson, StoredObject, requested_name_and_version, version_id};
+use super::vault_view::{VaultMut, VaultView};
 pub(crate) use lanyard_emulator_state::vaults::key_content::{
     KeyContent, check_key_operations, permitted_operations,
 };
@@ -76,7 +75,7 @@ pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     let attributes = body.attributes.apply(StoredObjectAttributes::new(call.now), call.now)?;
     let tags = body.tags.validate()?;
     let operations = require_operations(body.key_ops, key_type.jwk_type())?;
-    let key = call.new_key(key_type, key_generation_error_reply)?;
+    let key = call.new_key(key_type, internal_error_reply)?;
     add_key_version(call, name, key, operations, attributes, tags)
 }
 
@@ -141,44 +140,6 @@ fn add_key_version(
     pushed.map_err(|conflict| object_error_reply(conflict.into(), KeyContent::KIND, name, None))?;
     let reference = requested.with_store(vaults);
     changed_version_reply::<KeyContent>(reference, name, None)
-}
-
-/// The reply to a request for which no key could be generated.
-pub(super) fn key_generation_error_reply(error: &AsymmetricKeyError) -> ServiceReply {
-    VaultServiceError::Internal(error.to_string()).to_reply()
-}
-
-/// Parses `kty` with the size or the curve of a software key.
-pub(super) fn parse_key_type(
-    kty: Option<&str>,
-    key_size: Option<u32>,
-    curve: Option<&str>,
-) -> Result<AsymmetricKeyType, ServiceReply> {
-    match kty.ok_or_else(|| bad_parameter_reply("`kty` is missing".to_owned()))? {
-        "RSA" => RsaKeySize::try_from(key_size.unwrap_or(RsaKeySize::Bits2048.bits()))
-            .map(AsymmetricKeyType::Rsa)
-            .map_err(|error| bad_parameter_reply(error.to_string())),
-        "EC" => parse_curve(curve.unwrap_or("P-256")).map(AsymmetricKeyType::Ec),
-        kty @ ("RSA-HSM" | "EC-HSM" | "oct" | "oct-HSM" | "AKP" | "AKP-HSM") => {
-            Err(hsm_key_reply(&format!("`kty` `{kty}`")))
-        }
-        kty => Err(bad_parameter_reply(format!("`kty` `{kty}` is not a key type"))),
-    }
-}
-
-fn parse_curve(name: &str) -> Result<EllipticCurve, ServiceReply> {
-    EllipticCurve::from_name(name).ok_or_else(|| {
-        let known = EllipticCurve::ALL.map(EllipticCurve::name).join(", ");
-        bad_parameter_reply(format!("`crv` `{name}` is none of {known}"))
-    })
-}
-
-/// The error for a field that asks for a key of a hardware security module.
-fn hsm_key_reply(field: &str) -> ServiceReply {
-    bad_parameter_reply(format!(
-        "{field} needs a hardware security module, which a vault of software keys lacks: use a software \
-         key of type `RSA` or `EC`"
-    ))
 }
 
 /// Rejects keys that can be released: they need a hardware security module.

@@ -21,6 +21,7 @@ mod issuers;
 mod key_operations;
 mod key_rotation;
 mod keys;
+mod object_errors;
 mod objects;
 mod operations;
 mod pages;
@@ -29,6 +30,8 @@ mod policy_body;
 mod renewals;
 mod request_body;
 pub mod secrets;
+mod stored_object;
+mod vault_view;
 
 pub use operations::SERVICE;
 

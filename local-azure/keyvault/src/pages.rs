@@ -49,7 +49,7 @@ impl VaultPageRequest {
         let version = request.query("api-version").unwrap_or_default();
         let (origin, path) = (request.origin(), &request.path);
         let mut base = format!("{origin}{path}?api-version={version}&maxresults={size}");
-        if super::objects::includes_pending(call) {
+        if includes_pending(call) {
             base.push_str("&includePending=true");
         }
         Ok(Self { base, size, marker })
@@ -69,4 +69,9 @@ impl VaultPageRequest {
         let value: Vec<_> = items.into_iter().map(|(_, item)| item).collect();
         ServiceReply::json(StatusCode::OK, &json!({ "value": value, "nextLink": next }))
     }
+}
+
+/// Whether a list of certificates includes pending ones, which are not issued yet.
+pub(super) fn includes_pending(call: &OperationContext<'_>) -> bool {
+    call.request.query("includePending").is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }

@@ -14,12 +14,12 @@ use lanyard_emulator_state::vaults::object_kind::{
 use lanyard_emulator_state::vaults::object_store::{ObjectStoreError, StoredVaultObject};
 use serde::Deserialize;
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, store_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::error::VaultServiceError;
-use super::objects::object_id;
+use super::object_errors::store_error_reply;
 use super::request_body::parse_body;
+use super::stored_object::object_id;
+use super::vault_view::{VaultMut, VaultRef, VaultView};
 
 #[derive(Deserialize)]
 struct CancelOperationBody {

@@ -11,14 +11,12 @@ use lanyard_emulator_state::vaults::certificate_policy::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::certificate_issuance::{certificate_params, x509_properties};
-use super::keys::parse_key_type;
+use super::certificate_issuance::{
+    DEFAULT_VALIDITY_MONTHS, MAX_VALIDITY_MONTHS, certificate_params, x509_properties,
+};
 use super::request_body::bad_parameter_reply;
+use super::request_body::parse_key_type;
 
-/// The longest validity: 100 years.
-pub(super) const MAX_VALIDITY_MONTHS: u32 = 1200;
-/// The validity of certificates whose policy names none.
-pub(super) const DEFAULT_VALIDITY_MONTHS: u32 = 12;
 /// The share of the lifetime after which the default action of a policy runs.
 const DEFAULT_LIFETIME_PERCENTAGE: u32 = 80;
 /// A month has at least this many days in the rule for `days_before_expiry`.

@@ -12,13 +12,13 @@ use lanyard_emulator_state::keys::{AsymmetricKey, AsymmetricKeyType};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::certificate_policy::CertificatePolicy;
+use lanyard_emulator_state::vaults::key_content::{push_rotated_version, rotated_key_type};
 use lanyard_emulator_state::vaults::object_store::StoredObjectAttributes;
 use lanyard_emulator_state::vaults::vault::VaultStore;
 
-use super::certificate_creation::{issue_error_reply, reused_key, store_certificate_error_reply};
 use super::certificate_issuance::{issue_self_signed, validity_from};
-use super::key_rotation::{push_rotated_version, rotated_key_type};
-use super::keys::key_generation_error_reply;
+use super::certificate_versions::{reused_key, store_certificate_error_reply};
+use super::error::internal_error_reply;
 use crate::certificate_versions::NewCertificateVersion;
 
 /// A key whose next version is due.
@@ -58,7 +58,7 @@ pub(super) fn renew_due_objects(
         .map(|due| due.key_type)
         .chain(without_key.map(|due| due.policy.key.key_type))
         .collect();
-    let mut keys = call.new_keys(&types, key_generation_error_reply)?.into_iter();
+    let mut keys = call.new_keys(&types, internal_error_reply)?.into_iter();
     for (due, key) in due_keys.into_iter().zip(keys.by_ref()) {
         let id = call.ids.next_hex32();
         // The object exists: it was found above.
@@ -138,7 +138,7 @@ impl DueCertificate {
         key: AsymmetricKey,
     ) -> Result<(), ServiceReply> {
         let certificate = issue_self_signed(&self.policy, &key, call.ids.next_uuid(), self.time)
-            .map_err(|error| issue_error_reply(&error))?;
+            .map_err(|error| internal_error_reply(&error))?;
         let version = NewCertificateVersion {
             id: call.ids.next_hex32(),
             key,

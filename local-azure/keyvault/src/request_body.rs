@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use lanyard_emulator_core::operation_context::OperationContext;
+use lanyard_emulator_state::keys::{AsymmetricKeyType, EllipticCurve, RsaKeySize};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::vaults::object_store::StoredObjectAttributes;
 use serde::Deserialize;
@@ -104,4 +105,37 @@ pub(super) fn parse_body<T: DeserializeOwned>(
 /// The error for a malformed request.
 pub(super) fn bad_parameter_reply(message: String) -> ServiceReply {
     VaultServiceError::BadParameter(message).to_reply()
+}
+
+/// Parses `kty` with the size or the curve of a software key.
+pub(super) fn parse_key_type(
+    kty: Option<&str>,
+    key_size: Option<u32>,
+    curve: Option<&str>,
+) -> Result<AsymmetricKeyType, ServiceReply> {
+    match kty.ok_or_else(|| bad_parameter_reply("`kty` is missing".to_owned()))? {
+        "RSA" => RsaKeySize::try_from(key_size.unwrap_or(RsaKeySize::Bits2048.bits()))
+            .map(AsymmetricKeyType::Rsa)
+            .map_err(|error| bad_parameter_reply(error.to_string())),
+        "EC" => parse_curve(curve.unwrap_or("P-256")).map(AsymmetricKeyType::Ec),
+        kty @ ("RSA-HSM" | "EC-HSM" | "oct" | "oct-HSM" | "AKP" | "AKP-HSM") => {
+            Err(hsm_key_reply(&format!("`kty` `{kty}`")))
+        }
+        kty => Err(bad_parameter_reply(format!("`kty` `{kty}` is not a key type"))),
+    }
+}
+
+fn parse_curve(name: &str) -> Result<EllipticCurve, ServiceReply> {
+    EllipticCurve::from_name(name).ok_or_else(|| {
+        let known = EllipticCurve::ALL.map(EllipticCurve::name).join(", ");
+        bad_parameter_reply(format!("`crv` `{name}` is none of {known}"))
+    })
+}
+
+/// The error for a field that asks for a key of a hardware security module.
+pub(super) fn hsm_key_reply(field: &str) -> ServiceReply {
+    bad_parameter_reply(format!(
+        "{field} needs a hardware security module, which a vault of software keys lacks: use a software \
+         key of type `RSA` or `EC`"
+    ))
 }

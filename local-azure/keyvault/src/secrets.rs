@@ -16,17 +16,17 @@ use lanyard_emulator_state::vaults::object_store::{
 use lanyard_emulator_state::vaults::vault::{SecretContent, VaultStore};
 use serde::{Deserialize, Serialize};
 
-use super::access::{
-    VaultMut, VaultRef, VaultView, authorize_call, authorized_vault_mut, object_error_reply,
-};
+use super::access::{authorize_call, authorized_vault_mut};
 use super::api_version::VersionedFeature;
 use super::certificate_bundle::encode_bundle;
-use super::error::VaultServiceError;
+use super::error::{VaultServiceError, internal_error_reply};
+use super::object_errors::object_error_reply;
 use super::objects::{
-    AttributesJson, StoredObject, changed_version_reply, find_version, reject_managed,
-    requested_name_and_version, require_unmanaged, version_id, version_reply,
+    changed_version_reply, find_version, reject_managed, require_unmanaged, version_reply,
 };
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
+use super::stored_object::{AttributesJson, StoredObject, requested_name_and_version, version_id};
+use super::vault_view::{VaultMut, VaultRef, VaultView};
 
 /// The maximum size of a value: 25 KiB.
 pub const MAX_VALUE_BYTES: usize = 25 * 1024;
@@ -212,8 +212,8 @@ fn converted_secret_reply(
     };
     let key = certificate.content.is_exportable.then_some(&key.content.key);
     let (chain, leaf) = (&certificate.content.chain, certificate.content.leaf);
-    let value = encode_bundle(form, key, chain, leaf)
-        .map_err(|error| VaultServiceError::Internal(error.to_string()).to_reply())?;
+    let value =
+        encode_bundle(form, key, chain, leaf).map_err(|error| internal_error_reply(&error))?;
     let bundle = SecretBundle {
         value: Some(value.expose()),
         content_type: Some(form.content_type()),

@@ -70,7 +70,7 @@ impl FromStr for CloudDomain {
         if !is_domain(&domain) {
             return Err(ParseCloudDomainError::Domain(domain));
         }
-        if let Some(azure) = crate::azure_clouds::colliding_azure_name(&domain) {
+        if let Some(azure) = crate::azure_clouds::EmulatedCloud::colliding_azure_name(&domain) {
             return Err(ParseCloudDomainError::Azure { domain, azure });
         }
         Ok(Self { domain, port })

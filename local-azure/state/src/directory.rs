@@ -36,6 +36,7 @@ pub use self::first_party::{
 };
 pub use self::graph_permission::GraphPermission;
 pub use self::group::Group;
+pub use self::managed_identity::{BundleContent, CredentialIssueError, issue_certificate_bundle};
 pub use self::replication::{
     DirectoryDelays, DirectoryReader, DirectoryReplica, DirectoryReplication,
 };

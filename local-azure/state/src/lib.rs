@@ -34,6 +34,7 @@ pub mod seed_plan_fingerprint;
 pub mod settings;
 pub mod sign_ins;
 pub mod storage;
+mod stored_settings;
 pub mod table;
 #[cfg(any(test, feature = "test-util"))]
 #[expect(clippy::unwrap_used, reason = "tests call it, and a failure is that of the test")]

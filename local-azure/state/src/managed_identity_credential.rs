@@ -12,13 +12,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::certificate_bundle::CredentialBundleFormat;
 use crate::certificates::days_after;
-use crate::client_certificate::{
-    CertificateValidityPeriod, ClientCertificateError, LeafCertificateSpec, issue_leaf_certificate,
-};
-use crate::directory::EntraDirectory;
-use crate::keys::{RedactedText, RsaKey};
+use crate::client_certificate::CertificateValidityPeriod;
+use crate::keys::RedactedText;
 
 /// The authority that issues the certificates of managed identities: its key in the directory, and its common
 /// name.
@@ -196,43 +192,6 @@ pub fn user_assigned_secret_url(
         "{data_plane}{resource_id}/credentials?tid={tenant}\
          &oid={object_id}&aid={client_id}"
     )
-}
-
-/// The certificate of a managed identity could not be issued.
-#[derive(Debug, thiserror::Error)]
-pub enum CredentialIssueError {
-    /// The directory has no authority for managed identities.
-    #[error("the directory has no authority for the certificates of managed identities")]
-    AuthorityMissing,
-    #[error(transparent)]
-    Certificate(#[from] ClientCertificateError),
-    /// The PKCS#12 file could not be written.
-    #[error("a PKCS#12 file could not be written")]
-    Pkcs12(#[source] p12_keystore::error::Error),
-}
-
-/// What a bundle contains besides the certificate of the authority.
-#[derive(Debug, Clone, Copy)]
-pub struct BundleContent<'a> {
-    pub format: CredentialBundleFormat,
-    /// The private key: that of the certificate, unless the credential must be broken.
-    pub key: &'a RsaKey,
-    /// Whether the bundle contains the certificate of the key.
-    pub has_leaf: bool,
-}
-
-/// Issues a certificate for a managed identity, and encodes it with a key and the certificate of the authority.
-pub fn issue_certificate_bundle(
-    directory: &EntraDirectory,
-    leaf: &LeafCertificateSpec<'_>,
-    bundle: BundleContent<'_>,
-) -> Result<Zeroizing<Vec<u8>>, CredentialIssueError> {
-    let authority =
-        directory.authorities.get(MSI_AUTHORITY).ok_or(CredentialIssueError::AuthorityMissing)?;
-    let certificate = issue_leaf_certificate(MSI_AUTHORITY, authority, leaf)?;
-    let chain = [certificate.as_slice(), authority.certificate.as_slice()];
-    let chain = if bundle.has_leaf { &chain[..] } else { &chain[1..] };
-    bundle.format.encode(bundle.key.pkcs8(), chain).map_err(CredentialIssueError::Pkcs12)
 }
 
 /// The common name in the certificates of an identity.

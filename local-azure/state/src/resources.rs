@@ -1,7 +1,7 @@
 //! The stored resources of Azure Resource Manager.
 
 pub mod arm_settings;
-pub mod deleted_resources;
+mod deleted_resources;
 pub mod deployment_store;
 pub mod long_running_rule;
 pub mod private_endpoint_connections;

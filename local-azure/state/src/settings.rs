@@ -10,10 +10,8 @@ use serde_json::Value;
 
 pub use self::fields::{SettingField, setting_fields};
 use crate::authorization::{PropagationDelay, RoleAssignmentLimits};
-use crate::azure_state::AzureState;
 use crate::directory::DirectoryDelays;
-use crate::resources::arm_settings::ArmSettings;
-use crate::resources::deleted_resources::ResourceDelays;
+use crate::resources::arm_settings::{ArmSettings, ResourceDelays};
 use crate::token_policy::TokenPolicy;
 
 /// The settings that can change at run time.
@@ -117,19 +115,6 @@ fn merge_patch(target: &mut Value, patch: &Value) {
 }
 
 impl EmulatorSettings {
-    pub fn of_state(azure: &AzureState) -> Self {
-        Self {
-            resource_manager: ArmSettings::clone(&azure.resources.settings),
-            role_assignment_limits: *azure.authorization.limits,
-            propagation: PropagationSettings {
-                role_assignments: *azure.propagation,
-                directory: azure.directory.replication.delays,
-                resources: *azure.resources.delays,
-            },
-            tokens: *azure.tokens,
-        }
-    }
-
     /// The settings after a change: a JSON object with the fields to set, and `null` for fields to reset.
     pub fn with_change(&self, change: &Value) -> Result<Self, SettingsError> {
         if !change.is_object() {
@@ -138,19 +123,6 @@ impl EmulatorSettings {
         let mut document = serde_json::to_value(self).map_err(SettingsError::Json)?;
         merge_patch(&mut document, change);
         serde_json::from_value(document).map_err(SettingsError::Json)
-    }
-
-    pub fn store(self, azure: &mut AzureState) {
-        let Self { resource_manager, role_assignment_limits, propagation, tokens } = self;
-        azure.authorization.limits.set(role_assignment_limits);
-        azure.resources.settings.set(resource_manager);
-        azure.propagation.set(propagation.role_assignments);
-        let replication = &mut azure.directory.replication;
-        if replication.delays != propagation.directory {
-            replication.delays = propagation.directory;
-        }
-        azure.resources.delays.set(propagation.resources);
-        azure.tokens.set(tokens);
     }
 
     /// The settings as JSON, without the kubeconfig, which may contain credentials.

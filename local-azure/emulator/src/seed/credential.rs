@@ -9,13 +9,14 @@ use lanyard_emulator_keyvault::secrets::MAX_VALUE_BYTES;
 use lanyard_emulator_state::azure_clouds::{MANAGED_IDENTITY_DOMAIN, managed_identity_host};
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::client_certificate::{CertificateValidityPeriod, LeafCertificateSpec};
+use lanyard_emulator_state::directory::{BundleContent, issue_certificate_bundle};
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::identity_fault::IdentityFault;
 use lanyard_emulator_state::identity_registry::ComponentIdentity;
 use lanyard_emulator_state::keys::{RedactedText, RsaKey};
 use lanyard_emulator_state::managed_identity_credential::{
-    BundleContent, CredentialDates, CredentialUrls, CustomClaims, ManagedIdentityCredential,
-    NewCredential, certificate_subject, issue_certificate_bundle, user_assigned_secret_url,
+    CredentialDates, CredentialUrls, CustomClaims, ManagedIdentityCredential, NewCredential,
+    certificate_subject, user_assigned_secret_url,
 };
 use lanyard_emulator_state::vaults::object_store::{
     DeletedNameConflict, StoredObjectAttributes, StoredObjectVersion,

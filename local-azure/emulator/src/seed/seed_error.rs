@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use lanyard_clock::ErrorHint;
 use lanyard_emulator_state::client_certificate::ClientCertificateError;
+use lanyard_emulator_state::directory::CredentialIssueError;
 use lanyard_emulator_state::keys::asymmetric_key::AsymmetricKeyError;
-use lanyard_emulator_state::managed_identity_credential::CredentialIssueError;
 use lanyard_vocabulary::Component;
 
 /// A problem of a field of a seed plan.

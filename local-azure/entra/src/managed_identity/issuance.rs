@@ -3,15 +3,16 @@
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::certificate_bundle::CredentialBundleFormat;
 use lanyard_emulator_state::client_certificate::LeafCertificateSpec;
-use lanyard_emulator_state::directory::{ServicePrincipal, SubjectNameIssuer};
+use lanyard_emulator_state::directory::{
+    BundleContent, ServicePrincipal, SubjectNameIssuer, issue_certificate_bundle,
+};
 use lanyard_emulator_state::identity_url::IdentityUrl;
 use lanyard_emulator_state::keys::{
     AsymmetricKey, AsymmetricKeyType, RedactedText, RsaKey, RsaKeySize,
 };
 use lanyard_emulator_state::managed_identity_credential::{
-    BundleContent, CredentialDates, CredentialUrls, CustomClaims, MSI_AUTHORITY,
-    ManagedIdentityCredential, NewCredential, certificate_subject, issue_certificate_bundle,
-    user_assigned_secret_url,
+    CredentialDates, CredentialUrls, CustomClaims, MSI_AUTHORITY, ManagedIdentityCredential,
+    NewCredential, certificate_subject, user_assigned_secret_url,
 };
 use lanyard_emulator_state::request::ServiceReply;
 

@@ -1,3 +1,4 @@
+use super::emulated_cloud::is_subdomain_of;
 use super::*;
 
 fn azure() -> AzureClouds {

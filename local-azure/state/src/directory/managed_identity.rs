@@ -1,12 +1,18 @@
-//! Managed identities: their principals by Azure resource, and their credentials.
+//! Managed identities: their principals by Azure resource, their credentials, and their certificates.
 
 use jiff::Timestamp;
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, EntraTenantId};
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::service_principal::{ServicePrincipal, ServicePrincipalKind, SubjectNameIssuer};
 use super::{EntraDirectory, resource_key};
+use crate::certificate_bundle::CredentialBundleFormat;
+use crate::client_certificate::{
+    ClientCertificateError, LeafCertificateSpec, issue_leaf_certificate,
+};
 use crate::id_generator::IdGenerator;
+use crate::keys::RsaKey;
 use crate::managed_identity_credential::{
     MSI_AUTHORITY, ManagedIdentityCredential, certificate_subject,
 };
@@ -91,4 +97,41 @@ impl EntraDirectory {
     ) {
         self.managed_identity_credentials.insert(object_id, credential);
     }
+}
+
+/// The certificate of a managed identity could not be issued.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialIssueError {
+    /// The directory has no authority for managed identities.
+    #[error("the directory has no authority for the certificates of managed identities")]
+    AuthorityMissing,
+    #[error(transparent)]
+    Certificate(#[from] ClientCertificateError),
+    /// The PKCS#12 file could not be written.
+    #[error("a PKCS#12 file could not be written")]
+    Pkcs12(#[source] p12_keystore::error::Error),
+}
+
+/// What a bundle contains besides the certificate of the authority.
+#[derive(Debug, Clone, Copy)]
+pub struct BundleContent<'a> {
+    pub format: CredentialBundleFormat,
+    /// The private key: that of the certificate, unless the credential must be broken.
+    pub key: &'a RsaKey,
+    /// Whether the bundle contains the certificate of the key.
+    pub has_leaf: bool,
+}
+
+/// Issues a certificate for a managed identity, and encodes it with a key and the certificate of the authority.
+pub fn issue_certificate_bundle(
+    directory: &EntraDirectory,
+    leaf: &LeafCertificateSpec<'_>,
+    bundle: BundleContent<'_>,
+) -> Result<Zeroizing<Vec<u8>>, CredentialIssueError> {
+    let authority =
+        directory.authorities.get(MSI_AUTHORITY).ok_or(CredentialIssueError::AuthorityMissing)?;
+    let certificate = issue_leaf_certificate(MSI_AUTHORITY, authority, leaf)?;
+    let chain = [certificate.as_slice(), authority.certificate.as_slice()];
+    let chain = if bundle.has_leaf { &chain[..] } else { &chain[1..] };
+    bundle.format.encode(bundle.key.pkcs8(), chain).map_err(CredentialIssueError::Pkcs12)
 }

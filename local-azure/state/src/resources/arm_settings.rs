@@ -32,3 +32,11 @@ pub struct QuotaLimit {
     pub name: String,
     pub limit: u64,
 }
+
+/// The delays until changes of resources are known, in seconds of emulated time. The defaults are none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ResourceDelays {
+    /// Until `/resources` of a subscription or a resource group omits a deleted resource.
+    pub deletion_seconds: u32,
+}

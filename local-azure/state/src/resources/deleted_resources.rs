@@ -1,25 +1,9 @@
 //! Deleted resources that the lists across types still contain: those lists read a cache, which lags behind.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
 
-use super::resource_store::{ArmResource, ArmResourceStore};
+use super::resource_store::{ArmResource, ArmResourceStore, DeletedArmResource};
 use crate::authorization::AccessScope;
-
-/// The delays until changes of resources are known, in seconds of emulated time. The defaults are none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct ResourceDelays {
-    /// Until `/resources` of a subscription or a resource group omits a deleted resource.
-    pub deletion_seconds: u32,
-}
-
-/// A deleted resource that lists still contain.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DeletedArmResource {
-    resource: ArmResource,
-    listed_until: Timestamp,
-}
 
 impl ArmResourceStore {
     /// Records deleted resources, if the settings delay their removal from lists.

@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::deleted_resources::{DeletedArmResource, ResourceDelays};
 use super::deployment_store::DeploymentStore;
 use super::stored_operation::StoredOperation;
 use crate::authorization::AccessScope;
-use crate::resources::arm_settings::ArmSettings;
+use crate::resources::arm_settings::{ArmSettings, ResourceDelays};
 use crate::table::{StoredTable, Table};
 use crate::tracked::Tracked;
 
@@ -179,6 +178,13 @@ impl ArmResource {
     pub fn property(&self, name: &str) -> Option<&Value> {
         self.body.get("properties")?.get(name)
     }
+}
+
+/// A deleted resource that lists still contain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeletedArmResource {
+    pub(super) resource: ArmResource,
+    pub(super) listed_until: Timestamp,
 }
 
 fn lookup_key(scope: &AccessScope) -> String {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::blob_etag::BlobEtag;
 use super::lease::Lease;
-use super::store::BlobEtag;
 
 /// Metadata: the names are in lower case, as the HTTP library delivers them.
 pub type BlobMetadata = BTreeMap<String, String>;

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::account::StorageAccount;
+use super::blob_etag::BlobEtag;
 use super::container::BlobContainer;
 use super::stored_blob::StoredBlob;
 use crate::table::{BytesTable, StoredTable, Table};
@@ -95,17 +96,6 @@ pub struct BlobStore {
     staged_blocks: BTreeMap<StagedBlockKey, Bytes>,
     /// The last entity tag: tags never repeat, even if the clock does not advance.
     last_etag: Tracked<BlobEtag>,
-}
-
-/// An entity tag of a container or blob.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct BlobEtag(u64);
-
-impl fmt::Display for BlobEtag {
-    /// The tag without quotes, as in lists.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "0x{:X}", self.0)
-    }
 }
 
 impl BlobStore {

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::blob_etag::BlobEtag;
 use super::container::BlobMetadata;
 use super::lease::Lease;
-use super::store::BlobEtag;
 
 /// A blob without its content.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,8 +4,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::key_rotation_policy::KeyRotationPolicy;
-use super::object_store::{StoredVaultObject, VersionContent};
-use crate::keys::{AsymmetricKey, JwkKeyType};
+use super::object_store::{
+    StoredObjectAttributes, StoredObjectVersion, StoredVaultObject, VersionContent,
+};
+use crate::keys::{AsymmetricKey, AsymmetricKeyType, JwkKeyType};
 
 /// The content of a key version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -70,4 +72,24 @@ pub fn check_key_operations(
         }
         None => Ok(operations),
     }
+}
+
+/// The type of the next version's key; `None` for an imported key of a size that vaults do not generate.
+pub fn rotated_key_type(object: &StoredVaultObject<KeyContent>) -> Option<AsymmetricKeyType> {
+    object.latest()?.content.key.key_type().ok()
+}
+
+/// Adds a version with a new key, and the operations and tags of the version before.
+pub fn push_rotated_version(
+    object: &mut StoredVaultObject<KeyContent>,
+    id: String,
+    key: AsymmetricKey,
+    attributes: StoredObjectAttributes,
+) {
+    let (operations, tags) = object
+        .latest()
+        .map(|latest| (latest.content.operations.clone(), latest.tags.clone()))
+        .unwrap_or_default();
+    let content = KeyContent { key, managed: false, operations };
+    object.versions.push(StoredObjectVersion { id, attributes, tags, content });
 }

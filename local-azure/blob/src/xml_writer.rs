@@ -1,10 +1,7 @@
-//! XML documents of the Blob service.
+//! XML documents that the Blob service writes.
 
 use lanyard_emulator_state::request::ServiceReply;
 use quick_xml::escape::escape;
-use serde::de::DeserializeOwned;
-
-use super::error::BlobErrorCode;
 
 /// Writes an XML document.
 #[derive(Debug)]
@@ -61,11 +58,4 @@ impl XmlWriter {
     pub(super) fn into_reply(self, reply: ServiceReply) -> ServiceReply {
         reply.with_body("application/xml", self.0)
     }
-}
-
-/// Parses the document of a request body.
-pub(super) fn parse_xml<T: DeserializeOwned>(body: &[u8]) -> Result<T, BlobErrorCode> {
-    let text = std::str::from_utf8(body).or(Err(BlobErrorCode::INVALID_XML_DOCUMENT))?;
-    let text = text.trim_start_matches('\u{feff}');
-    quick_xml::de::from_str(text).or(Err(BlobErrorCode::INVALID_XML_DOCUMENT))
 }
