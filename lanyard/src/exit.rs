@@ -99,8 +99,8 @@ impl CommandError {
 }
 
 #[cfg(feature = "up")]
-impl From<lanyard_emulator_cli::SessionError> for CommandError {
-    fn from(error: lanyard_emulator_cli::SessionError) -> Self {
+impl From<lanyard_emulator_session::SessionError> for CommandError {
+    fn from(error: lanyard_emulator_session::SessionError) -> Self {
         let exit =
             if error.is_ambiguous() { CommandExit::Invalid } else { CommandExit::Unavailable };
         Self { exit, message: format_error_chain(&error), hint: None }.with_hint_of(&error)

@@ -56,10 +56,10 @@ pub(crate) struct ProcessEnvironment {
 }
 
 impl ProcessEnvironment {
-    /// The part that selects a running local Azure.
+    /// The variables that select a running local Azure, and those that an earlier `lanyard azure env` set.
     #[cfg(feature = "up")]
-    pub(crate) fn session(&self) -> lanyard_emulator_cli::SessionEnvironment {
-        lanyard_emulator_cli::SessionEnvironment {
+    pub(crate) fn session_environment(&self) -> lanyard_emulator_session::SessionEnvironment {
+        lanyard_emulator_session::SessionEnvironment {
             runtime_directory: self.runtime_directory.clone(),
             local_azure_control: self.local_azure_control.clone(),
             ssl_cert_file: self.ssl_cert_file.clone(),

@@ -32,8 +32,8 @@ enum CrateLayer {
     LocalAzureProviders,
     /// The complete local Azure.
     LocalAzure,
-    /// What the commands of the local Azure share.
-    LocalAzureCommands,
+    /// The files with which processes find a running local Azure.
+    LocalAzureSession,
     /// Independent libraries with one subject each.
     Libraries,
     /// The functional core and the transports.
@@ -76,7 +76,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-emulator-deployments", CrateLayer::LocalAzureProviders, 4800),
     ("lanyard-emulator-resource-providers", CrateLayer::LocalAzureProviders, 6600),
     ("lanyard-emulator", CrateLayer::LocalAzure, 5200),
-    ("lanyard-emulator-cli", CrateLayer::LocalAzureCommands, 900),
+    ("lanyard-emulator-session", CrateLayer::LocalAzureSession, 900),
     ("lanyard-desired", CrateLayer::CoreAndTransports, 13_100),
     ("lanyard-azure", CrateLayer::CoreAndTransports, 5100),
     ("lanyard-kubernetes", CrateLayer::CoreAndTransports, 1400),
@@ -87,10 +87,10 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-service-principals", CrateLayer::Services, 1600),
     ("lanyard-canary", CrateLayer::LongRunning, 2900),
     ("lanyard-infra", CrateLayer::LongRunning, 12_500),
-    ("lanyard-node", CrateLayer::LongRunning, 20_200),
+    ("lanyard-node", CrateLayer::LongRunning, 15_500),
     ("lanyard-operator", CrateLayer::LongRunning, 8200),
     ("lanyard-up", CrateLayer::Composition, 2300),
-    ("lanyard", CrateLayer::Binary, 18_400),
+    ("lanyard", CrateLayer::Binary, 17_900),
     ("lanyard-apiserver", CrateLayer::TestSupport, 700),
     ("lanyard-kubelet", CrateLayer::TestSupport, 1800),
     ("lanyard-suite-names", CrateLayer::TestSupport, 100),
@@ -114,7 +114,6 @@ const FILES_IN_CYCLES: &[(&str, usize)] = &[
 /// The local Azure shares only the vocabulary and the clock with the other crates, so that a misunderstanding
 /// of Azure does not affect both sides of a test. Only these crates may link it.
 const EMULATOR: &str = "lanyard-emulator";
-const EMULATOR_COMMANDS: &str = "lanyard-emulator-cli";
 const EMULATOR_USES: [&str; 2] = ["lanyard-clock", "lanyard-vocabulary"];
 
 /// Whether a crate is a part of the local Azure.
@@ -123,6 +122,9 @@ fn is_local_azure(name: &str) -> bool {
 }
 
 const EMULATOR_USERS: [&str; 3] = ["lanyard", "lanyard-fuzz", "lanyard-up"];
+
+/// The files with which processes find a running local Azure. Only `lanyard` links it.
+const EMULATOR_SESSION: &str = "lanyard-emulator-session";
 
 /// Dev-dependencies that may point to a higher layer: the tests of the node plugin call its CSI socket
 /// through the kubelet fake, which does not depend on the node plugin.
@@ -222,8 +224,11 @@ fn edge_finding(
         return external_dependency_finding(from, layer, edge).map(|why| format!("{arrow}: {why}"));
     }
     let (from_local_azure, to_local_azure) = (is_local_azure(&from.name), is_local_azure(&edge.to));
-    let is_linked = edge.to == EMULATOR || edge.to == EMULATOR_COMMANDS;
-    let is_user = EMULATOR_USERS.contains(&from.name.as_str()) && is_linked;
+    let is_user = match edge.to.as_str() {
+        EMULATOR => EMULATOR_USERS.contains(&from.name.as_str()),
+        EMULATOR_SESSION => from.name == "lanyard",
+        _ => false,
+    };
     let why = if to_local_azure && !from_local_azure && !is_user {
         "the local Azure is reached over a socket, never linked".to_owned()
     } else if from_local_azure && !to_local_azure && !EMULATOR_USES.contains(&edge.to.as_str()) {

@@ -92,6 +92,7 @@ impl From<Vec<u8>> for SharedSecretBytes {
 }
 
 impl From<Zeroizing<Vec<u8>>> for SharedSecretBytes {
+    /// Like the conversion from a vector.
     fn from(mut bytes: Zeroizing<Vec<u8>>) -> Self {
         Self::from(std::mem::take(&mut *bytes))
     }

@@ -3,7 +3,7 @@
 //! A [`Publisher`] publishes the volumes that the kubelet requests, rotates their content and unpublishes them.
 //! The [`NodePluginServer`] is the CSI node plugin around it. [`ClassSource`](lanyard_provider::ClassSource),
 //! [`Provider`](lanyard_provider::Provider) and [`Reporter`] are the traits through which both reach classes,
-//! secret stores and the Kubernetes API. The files of a volume are `lanyard-volume`.
+//! secret stores and the Kubernetes API. `lanyard-volume` writes the files of a volume.
 
 pub mod audit;
 mod csi;

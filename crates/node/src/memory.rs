@@ -9,6 +9,7 @@
 mod account_state;
 mod cache;
 mod fetch_memory;
+mod memory_limit;
 
 #[cfg(test)]
 mod tests;
@@ -16,10 +17,11 @@ mod tests;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use lanyard_volume::{GrowthRequest, MemoryLimit, VolumesMemoryLimitError};
+use lanyard_volume::{GrowthRequest, VolumesMemoryLimitError};
 use parking_lot::Mutex;
 
 use account_state::MemoryAccountState;
+use memory_limit::MemoryLimit;
 
 pub use cache::CacheMemoryShare;
 pub use fetch_memory::FetchMemory;

@@ -1,7 +1,8 @@
 //! The providers that the node plugin calls: the registry of providers by name, and external providers.
 //!
 //! The Azure Key Vault provider runs in this process. Any other provider is called over its socket, with the
-//! protocol of the Secrets Store CSI driver. The publisher does not distinguish between the two.
+//! protocol of the Secrets Store CSI driver. The publisher does not distinguish between the two. [`ProviderServer`]
+//! serves the Azure Key Vault provider on a socket, for upstream's driver.
 
 mod attributes;
 #[cfg(feature = "fuzzing")]

@@ -19,11 +19,11 @@ use lanyard_volume::{FilePath, ParseFilePathError};
 
 use self::error_mapping::provider_error;
 use self::serve_stale::ServeStaleLimit;
-use crate::fetch::{
+use crate::interval::{IntervalBounds, PollInterval};
+use crate::provider::{
     ObjectTimestamps, Provider, ProviderError, ProviderFile, ProviderObjectVersion,
     ProviderRequest, ProviderResponse, StaleResponse, Urgency,
 };
-use crate::interval::{IntervalBounds, PollInterval};
 use crate::rotation_policy::RotationPolicy;
 
 /// Settings of an [`AzureProvider`].

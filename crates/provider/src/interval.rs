@@ -90,11 +90,12 @@ impl fmt::Display for PollInterval {
     }
 }
 
+/// The shortest and the longest poll interval that an author may choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalBounds {
     /// The shortest allowed interval.
     pub min: PollInterval,
-    /// The longest one.
+    /// The longest allowed interval.
     pub max: PollInterval,
 }
 
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_interval_is_its_own_floor() {
+    fn minimum_wait_is_a_quarter_of_the_interval_within_bounds() {
         for (interval, seconds) in [("1h", 900), ("2m", 30), ("30s", 30), ("5s", 5)] {
             assert_eq!(
                 interval.parse::<PollInterval>().unwrap().min_wait(),

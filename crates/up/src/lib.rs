@@ -5,7 +5,7 @@
 //! objects, and runs every hop of each component: class, volume, token of the shared vault reader, vault,
 //! decoding, file, credential, Entra, one proof call that Azure must grant and one that it must refuse. The
 //! run uses the components of a node: a `ClassSource` (in memory) for classes, the Key Vault `Provider` over
-//! `NodeVaults` for files, and `Volume`s.
+//! `NodeVaults` for files, and `AtomicVolume`s.
 
 mod azure_environment;
 mod chosen_directory;

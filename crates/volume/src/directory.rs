@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::fail_point::FailPoint;
-use crate::memory_limit::TmpfsUsage;
+use crate::memory_usage::TmpfsUsage;
 use crate::volume_step::VolumeStep;
 
 /// A system call on a volume failed.
@@ -151,7 +151,7 @@ enum RemovedContent {
 }
 
 impl OpenDirectory {
-    pub fn open(path: &Path, fail_point: FailPoint) -> Result<Self, VolumeDiskError> {
+    pub(crate) fn open(path: &Path, fail_point: FailPoint) -> Result<Self, VolumeDiskError> {
         let file = fs::open(path, DIRECTORY_OPEN_FLAGS, Mode::empty())
             .map_err(|errno| disk_error(DiskOperation::Open, path, errno))?;
         Ok(Self::from_fd(file, path, fail_point))
@@ -162,16 +162,16 @@ impl OpenDirectory {
         Self { file: Arc::new(file.into()), path: path.to_owned(), fail_point }
     }
 
-    pub fn fail_point(&self) -> FailPoint {
+    pub(crate) fn fail_point(&self) -> FailPoint {
         self.fail_point.clone()
     }
 
     /// Marks the point right before a step of the publisher.
-    pub fn reach_step(&self, step: VolumeStep) {
+    pub(crate) fn reach_step(&self, step: VolumeStep) {
         self.fail_point.reach_step(step);
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -183,7 +183,7 @@ impl OpenDirectory {
     }
 
     /// The usage of the directory's file system.
-    pub fn usage(&self) -> Result<TmpfsUsage, VolumeDiskError> {
+    pub(crate) fn usage(&self) -> Result<TmpfsUsage, VolumeDiskError> {
         let stat = fs::fstatvfs(&*self.file)
             .map_err(|errno| disk_error(DiskOperation::Read, &self.path, errno))?;
         Ok(TmpfsUsage::of(&stat))
@@ -256,7 +256,7 @@ impl OpenDirectory {
     }
 
     /// The target of the link `name`; `None` if no link has this name.
-    pub fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, VolumeDiskError> {
+    pub(crate) fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, VolumeDiskError> {
         match fs::readlinkat(&*self.file, name, Vec::new()) {
             Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(None),
@@ -270,7 +270,7 @@ impl OpenDirectory {
         Ok(FileAttributes { mode: stat.st_mode & PERMISSION_BITS, gid: stat.st_gid })
     }
 
-    pub fn len(&self, name: &OsStr) -> Result<u64, VolumeDiskError> {
+    pub(crate) fn len(&self, name: &OsStr) -> Result<u64, VolumeDiskError> {
         let stat = fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| self.error_at(DiskOperation::Read, name, errno))?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
@@ -307,7 +307,7 @@ impl OpenDirectory {
     }
 
     /// Reads the file `name`; `None` if it does not exist or exceeds `max_bytes` bytes.
-    pub fn load_file(
+    pub(crate) fn load_file(
         &self,
         name: &OsStr,
         max_bytes: u64,
@@ -456,7 +456,7 @@ impl OpenDirectory {
     }
 
     /// Renames `from` to `to` atomically, replacing a link or file.
-    pub fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), VolumeDiskError> {
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), VolumeDiskError> {
         self.check_fail_point(DiskOperation::Rename, to)?;
         fs::renameat(&*self.file, from, &*self.file, to)
             .map_err(|errno| self.error_at(DiskOperation::Rename, to, errno))
@@ -475,7 +475,7 @@ impl OpenDirectory {
 
     /// Removes the entry `name`, if it exists. Files are truncated first, so that no open file or
     /// deleted inode keeps their content.
-    pub fn remove(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
+    pub(crate) fn remove(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
         self.remove_recursively(name, RemovedContent::Truncated)
     }
 
@@ -514,7 +514,7 @@ impl OpenDirectory {
         }
     }
 
-    pub fn sync(&self) -> Result<(), VolumeDiskError> {
+    pub(crate) fn sync(&self) -> Result<(), VolumeDiskError> {
         self.fail_point
             .count_call()
             .map_err(|error| disk_error(DiskOperation::Sync, &self.path, error))?;
@@ -540,6 +540,7 @@ impl OpenDirectory {
     }
 }
 
+/// The error of an operation on a path of the volume.
 pub fn disk_error(
     operation: DiskOperation,
     path: &Path,

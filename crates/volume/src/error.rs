@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lanyard_clock::ErrorHint;
 
 use crate::directory::VolumeDiskError;
-use crate::memory_limit::VolumesMemoryLimitError;
+use crate::memory_usage::VolumesMemoryLimitError;
 use crate::mount::TmpfsMountError;
 use crate::payload::PayloadProblem;
 

@@ -1,7 +1,9 @@
 //! The files of a volume: a directory whose files change all at once.
 //!
 //! An [`AtomicVolume`] uses the layout of the kubelet's atomic writer and keeps retired generations, so that
-//! file watches on old files still fire. A [`TmpfsMount`] is the size-limited tmpfs that holds the volume.
+//! programs that watch an old file notice the change. A [`TmpfsMount`] is the size-limited tmpfs that holds the volume,
+//! and a [`MemoryBudget`] limits its growth. A volume contains a file with what the node plugin needs after a
+//! restart (`MARKER_PATH`).
 //!
 //! ```
 //! use lanyard_clock::SystemClock;
@@ -23,7 +25,7 @@ mod error;
 mod fail_point;
 mod file_path;
 mod generation;
-mod memory_limit;
+mod memory_usage;
 mod mount;
 mod mount_table;
 mod payload;
@@ -40,9 +42,9 @@ pub use fail_point::FailPoint;
 pub use fail_point::{CrashPoint, ParseCrashPointError};
 pub use file_path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
 pub use generation::{ParseGenerationError, SCRUB_GRACE, VolumeGeneration};
-pub use memory_limit::{
-    ByteAmount, GrowthRequest, MemoryBudget, MemoryLimit, MemoryPurpose, TmpfsUsage,
-    VolumesMemoryLimitError, max_generation_size, min_file_size,
+pub use memory_usage::{
+    ByteAmount, GrowthRequest, MemoryBudget, MemoryPurpose, TmpfsUsage, VolumesMemoryLimitError,
+    max_generation_size, min_file_size,
 };
 pub use mount::{
     DetachedMount, MountOperation, TMPFS_MAGIC, TmpfsMount, TmpfsMountError, TmpfsOptions,

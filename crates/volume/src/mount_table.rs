@@ -21,6 +21,7 @@ struct MountTableEntry<'a> {
 }
 
 impl MountTable {
+    /// Reads `/proc/self/mountinfo`.
     pub fn load() -> Result<Self, VolumeDiskError> {
         let path = Path::new("/proc/self/mountinfo");
         std::fs::read(path).map(Self).map_err(|error| disk_error(DiskOperation::Read, path, error))

@@ -45,6 +45,11 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
+    /// Checks files that are to be published together.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the paths and modes.
     pub fn parse(entries: &'a [FileEntry<'a>]) -> Result<Self, Vec<PayloadProblem>> {
         let mut files = BTreeMap::new();
         let mut problems = Vec::new();

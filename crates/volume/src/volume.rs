@@ -17,7 +17,7 @@ use crate::error::PublishError;
 use crate::fail_point::FailPoint;
 use crate::file_path::FilePath;
 use crate::generation::{SCRUB_GRACE, VolumeGeneration, VolumeGenerations};
-use crate::memory_limit::{
+use crate::memory_usage::{
     GrowthRequest, MemoryBudget, MemoryPurpose, TmpfsUsage, max_generation_size, max_marker_size,
 };
 use crate::mount::TmpfsMount;
@@ -68,6 +68,7 @@ impl AtomicVolume {
         Ok(volume)
     }
 
+    /// Opens a volume whose changes pass a fail point.
     pub fn open_with_fail_point(
         dir: &Path,
         clock: SharedClock,

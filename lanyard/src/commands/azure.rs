@@ -17,17 +17,17 @@ mod start_azure;
 
 use std::path::Path;
 
-use lanyard_emulator_cli::ServeSession;
+use lanyard_emulator_session::ServeSession;
 
 use crate::exit::CommandError;
 use crate::settings::ProcessEnvironment;
 
-/// Finds the running local Azure: that of the state directory, of this shell, of the user's `lanyard azure serve` or
-/// of the user's `lanyard up`.
+/// Finds a running local Azure as [`ServeSession::find`] does, with the runs of `lanyard up` in the directory for
+/// temporary files.
 fn find_session(
     state: Option<&Path>,
     environment: &ProcessEnvironment,
 ) -> Result<ServeSession, CommandError> {
     let runs = || lanyard_up::find_run_directories(&std::env::temp_dir()).unwrap_or_default();
-    Ok(ServeSession::find(state, &environment.session(), runs)?)
+    Ok(ServeSession::find(state, &environment.session_environment(), runs)?)
 }

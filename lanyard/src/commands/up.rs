@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_emulator_cli::{LocalTestCredentials, SEED_VARIABLE, ServeSession, quote_for_bash};
+use lanyard_emulator_session::{LocalTestCredentials, SEED_VARIABLE, ServeSession, quote_for_bash};
 use lanyard_up::{ComponentFault, Options, ScenarioRun, ScenarioRunError};
 use lanyard_vocabulary::EntraClientId;
 
@@ -144,7 +144,7 @@ async fn serve_until_signal(
         azure.address(),
         None,
         azure.ca_pem(),
-        &environment.session(),
+        &environment.session_environment(),
     )?;
     let credentials = LocalTestCredentials::of_emulator(azure, false);
     LocalTestCredentials::write(credentials.as_ref(), directory)?;

@@ -25,9 +25,13 @@ use self::operations::{RouteTable, ServiceOperation};
 pub type PublicDocumentReader =
     fn(&AzureState, &AzureClouds, &Url) -> Option<Result<Bytes, &'static str>>;
 
-/// A service of the local Azure, as it registers itself.
+/// The operations that a crate contributes to a service of Azure, and what the engine must know about them.
+///
+/// A service can have several contributions. The engine searches their operations in the order of registration, and
+/// the first contribution decides about segments and the error format.
 #[derive(Debug, Clone, Copy)]
 pub struct EmulatedService {
+    /// The service of Azure.
     pub service: AzureService,
     /// The operations. The first one that matches a request wins.
     pub operations: &'static [&'static [ServiceOperation]],
@@ -37,6 +41,7 @@ pub struct EmulatedService {
     pub error_reply: fn(EngineError<'_>) -> ServiceReply,
     /// Checks and completes the settings that the service reads.
     pub check_settings: fn(&mut EmulatorSettings) -> Result<(), SettingsError>,
+    /// Reads the documents that the service publishes.
     pub public_documents: PublicDocumentReader,
 }
 
@@ -57,7 +62,7 @@ impl EmulatedService {
     }
 }
 
-/// An error reply that the engine sends instead of the reply of an operation.
+/// A failure in the engine, for which the service sends an error reply instead of the reply of an operation.
 #[derive(Debug)]
 pub enum EngineError<'e> {
     /// The service has no operation for the request.

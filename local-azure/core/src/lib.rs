@@ -1,6 +1,7 @@
 //! The engine of the local Azure: the server, the processing of requests, tokens, fault rules, and the state file.
 //!
-//! A service registers its operations as an [`emulated_service::EmulatedService`]. The engine knows no service.
+//! A service registers its operations as an [`emulated_service::EmulatedService`]. The engine depends on
+//! no crate of a service. It knows the names of the services, and the error format that several of them share.
 
 mod arm_requests;
 pub mod authority;

@@ -52,6 +52,7 @@ fn dependencies_on_lower_layers_are_allowed() {
     for (from, to) in [
         ("lanyard", "lanyard-up"),
         ("lanyard-up", "lanyard-emulator"),
+        ("lanyard", "lanyard-emulator-session"),
         ("lanyard-keyvault", "lanyard-api"),
         ("lanyard-emulator", "lanyard-vocabulary"),
         ("lanyard-conformance", "lanyard-node"),
@@ -106,6 +107,9 @@ fn only_allowed_crates_link_the_emulator() {
             findings_of_dependency(from, &json!({ "name": "lanyard-emulator", "kind": "dev" }));
         assert!(found.concat().contains("over a socket"), "{from}: {found:?}");
     }
+    let found =
+        findings_of_dependency("lanyard-up", &json!({ "name": "lanyard-emulator-session" }));
+    assert!(found.concat().contains("over a socket"), "{found:?}");
     let found =
         findings_of_dependency("lanyard-emulator", &json!({ "name": "lanyard-credential" }));
     assert!(found.concat().contains("only the vocabulary and the clock"), "{found:?}");

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use lanyard_keyvault::CacheReserveError;
-use lanyard_volume::{GrowthRequest, MemoryLimit, MemoryPurpose, VolumesMemoryLimitError};
+use lanyard_volume::{GrowthRequest, MemoryPurpose, VolumesMemoryLimitError};
 use tokio::sync::oneshot;
+
+use super::memory_limit::MemoryLimit;
 
 /// The sequence number of a fetch, in the order in which fetches began.
 pub(super) type FetchId = u64;

@@ -8,7 +8,7 @@ use lanyard_keyvault::{
 };
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 
-use crate::fetch::ProviderError;
+use crate::provider::ProviderError;
 
 /// Returns the provider error for an error of the vault clients.
 pub(super) fn provider_error(error: &NodeVaultError) -> ProviderError {

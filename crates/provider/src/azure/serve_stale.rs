@@ -5,8 +5,8 @@ use std::time::Duration;
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::OutcomeCode;
 
-use crate::fetch::ProviderError;
 use crate::interval::{ParseIntervalError, PollInterval};
+use crate::provider::ProviderError;
 
 /// The maximum age of a cached response during a vault outage, from the annotation of the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lanyard_emulator_cli::{ShellExports, ShellSyntax};
+use lanyard_emulator_session::{ShellExports, ShellSyntax};
 
 use super::find_session;
 use crate::exit::{CommandError, CommandExit, CommandResult};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, environment: &ProcessEnvironment) -> CommandResul
             .with_hint("choose the shell in which the variables are set"));
     }
     let exports = match &args.node {
-        _ if args.unset => ShellExports::undo(&environment.session()),
+        _ if args.unset => ShellExports::undo(&environment.session_environment()),
         None => find_session(args.state.as_deref(), environment)?.exports(),
         Some(node) => find_session(args.state.as_deref(), environment)?.exports().for_node(node),
     };

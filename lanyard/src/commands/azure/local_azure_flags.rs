@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lanyard_emulator::{
     CloudDomain, DrillDefinitionError, EmulatorBuilder, FaultDrill, FaultRule, SettingsChange,
 };
-use lanyard_emulator_cli::{LoginPrincipal, SEED_VARIABLE};
+use lanyard_emulator_session::{LoginPrincipal, SEED_VARIABLE};
 use serde_json::Value;
 
 use super::control_client::read_document;

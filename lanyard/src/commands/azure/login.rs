@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use lanyard_emulator_cli::{LocalTestCredentials, LoginPrincipal, ShellExports};
+use lanyard_emulator_session::{LocalTestCredentials, LoginPrincipal, ShellExports};
 use tokio::process::Command;
 
 use super::find_session;

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use lanyard_emulator::RequestLogEntry;
-use lanyard_emulator_cli::{LocalTestCredentials, ShellExports, TrustFiles};
+use lanyard_emulator_session::{LocalTestCredentials, ShellExports, TrustFiles};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
@@ -62,7 +62,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
         CommandError::unavailable("cannot make a directory for the certificates").with_cause(&error)
     })?;
-    let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment.session())?;
+    let files =
+        TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment.session_environment())?;
     let mut exports = ShellExports::new(emulator.address(), &files)
         .with_custom_cloud(emulator.custom_cloud_url());
     if let Some(principal) = args.local_azure.login {

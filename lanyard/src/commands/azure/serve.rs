@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use lanyard_emulator::Emulator;
-use lanyard_emulator_cli::{LocalTestCredentials, ServeSession, quote_for_bash, session_directory};
+use lanyard_emulator_session::{
+    LocalTestCredentials, ServeSession, quote_for_bash, session_directory,
+};
 
 use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
@@ -62,13 +64,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let mut signals = TerminationSignals::listen()?;
     let emulator = start_azure::start_local_azure(&start).await?;
-    let directory = session_directory(args.local_azure.state.as_deref(), &environment.session());
+    let directory =
+        session_directory(args.local_azure.state.as_deref(), &environment.session_environment());
     let session = ServeSession::write_descriptor(
         &directory,
         emulator.address(),
         emulator.custom_cloud_url(),
         emulator.ca_pem(),
-        &environment.session(),
+        &environment.session_environment(),
     )?;
     let ready = prepare_login(&args, &emulator, &session, &directory).await;
     let printed = ready.and_then(|()| {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use http::Method;
-use lanyard_emulator_cli::{LocalTestCredentials, replace_file};
+use lanyard_emulator_session::{LocalTestCredentials, replace_file};
 
 use super::control_client::{ControlClient, ControlFlags};
 use super::find_session;

@@ -258,13 +258,11 @@ pub(super) struct NodeLogArgs {
 }
 
 impl NodeLogArgs {
-    /// The log filter for a klog verbosity.
+    /// The log filter for a klog verbosity. The target `lanyard` includes all crates whose names begin with it.
     pub(super) const fn log_filter(&self) -> &'static str {
         match self.verbosity {
             0 | 1 => "info",
-            2..=4 => {
-                "info,lanyard=debug,lanyard_node=debug,lanyard_keyvault=debug,lanyard_azure=debug,lanyard_credential=debug,lanyard_provider=debug,lanyard_volume=debug"
-            }
+            2..=4 => "info,lanyard=debug",
             _ => "debug,h2=info,hyper=info,hyper_util=info,tower=info,rustls=info",
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The environment variables that select a running local Azure, and those that clients of it have.
+/// The environment variables that select a running local Azure, and those that an earlier `lanyard azure env` set.
 #[derive(Debug, Clone, Default)]
 pub struct SessionEnvironment {
     /// `XDG_RUNTIME_DIR`: the directory in which a running local Azure writes its address.

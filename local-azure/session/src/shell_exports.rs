@@ -15,9 +15,9 @@ use crate::test_credentials::LocalTestCredentials;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustFiles {
     /// The local CA certificate alone, in PEM.
-    pub local_ca: PathBuf,
+    pub(crate) local_ca: PathBuf,
     /// The system's roots and the local CA certificate in PEM, so that a shell trusts both.
-    pub bundle: PathBuf,
+    pub(crate) bundle: PathBuf,
     /// A separate configuration directory for the Azure CLI.
     azure_config: PathBuf,
 }
@@ -128,6 +128,7 @@ impl ShellExports {
 
     /// Sends requests to the metadata service as those of a node: its name is the user name at the proxy, and a
     /// prefix of the path for clients without a proxy.
+    #[must_use]
     pub fn for_node(mut self, node: &str) -> Self {
         for (name, value) in &mut self.set {
             match *name {
@@ -145,11 +146,13 @@ impl ShellExports {
     }
 
     /// Adds the URL of Azure Resource Manager in the custom cloud.
+    #[must_use]
     pub fn with_custom_cloud(self, url: Option<String>) -> Self {
         self.with_variables(url.map(|url| (CUSTOM_CLOUD_VARIABLE, url)))
     }
 
     /// Adds variables.
+    #[must_use]
     pub fn with_variables(
         mut self,
         variables: impl IntoIterator<Item = (&'static str, String)>,

@@ -25,11 +25,19 @@ pub enum SessionError {
         /// The process id of the other local Azure.
         process: u32,
     },
-    /// A file of the session cannot be written.
+    /// The certificates to trust or the descriptor cannot be written.
     #[error("cannot write into {}", directory.display())]
     Write {
         /// The directory of the session.
         directory: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+    /// The file of the test credentials cannot be written or removed.
+    #[error("cannot write {}", file.display())]
+    WriteCredentials {
+        /// The file.
+        file: PathBuf,
         /// The error of the file system.
         source: io::Error,
     },
@@ -90,7 +98,8 @@ impl ErrorHint for SessionError {
                     directories.join(", ")
                 )));
             }
-            Self::MissingTestClient { .. } => return None,
+            Self::WriteCredentials { .. } => "see whether the disk is full",
+            Self::MissingTestClient { .. } => "use the same version of lanyard for both programs",
         }))
     }
 }

@@ -15,7 +15,7 @@ use crate::session_error::SessionError;
 use crate::shell_exports::{ShellExports, TrustFiles, connectable_address};
 use crate::test_credentials::LocalTestCredentials;
 
-/// A running local Azure.
+/// The description of a running local Azure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServeSession {
@@ -75,12 +75,12 @@ impl ServeSession {
         Ok(session)
     }
 
-    /// Finds the running local Azure, the first of:
+    /// Finds a running local Azure:
     ///
-    /// 1. that of the state directory;
-    /// 2. that whose variables `lanyard azure env` set in this shell;
-    /// 3. that of the user's `lanyard azure serve`;
-    /// 4. that of the user's `lanyard up`, whose directory is one of `run_directories`.
+    /// - with a state directory, the one that runs with it, and no other;
+    /// - otherwise, with `LANYARD_AZURE_CONTROL`, the one with that control URL, and no other;
+    /// - otherwise, that of the user's `lanyard azure serve` or, if it does not run, that of the only running
+    ///   `lanyard up`. `run_directories` returns the directories of all runs of `lanyard up`.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl ServeSession {
     }
 
     /// Reads the descriptor of the local Azure that runs with this directory.
-    pub fn load(directory: &Path) -> Result<Self, SessionError> {
+    pub(crate) fn load(directory: &Path) -> Result<Self, SessionError> {
         let session = Self::read_descriptor(directory)?;
         // The descriptor of a killed process remains, so check that its port accepts a connection.
         std::net::TcpStream::connect(session.address)
@@ -176,8 +176,9 @@ impl ServeSession {
     }
 }
 
-/// The directory of the session: the state directory, or a temporary directory per user. The path is absolute,
-/// because clients in other directories use it.
+/// The directory of the session: the state directory, else `lanyard-azure` in `XDG_RUNTIME_DIR`, else
+/// `lanyard-azure-UID` in the directory for temporary files. The path is absolute, because clients in other
+/// directories use it.
 pub fn session_directory(state: Option<&Path>, environment: &SessionEnvironment) -> PathBuf {
     match (state, &environment.runtime_directory) {
         (Some(state), _) => std::path::absolute(state).unwrap_or_else(|_| state.to_owned()),

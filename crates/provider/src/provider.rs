@@ -1,4 +1,4 @@
-//! The [`Provider`] trait, its request and its response.
+//! The [`Provider`] trait, its request, its response and its error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +36,7 @@ pub struct ProviderRequest<'a> {
     pub attributes: &'a BTreeMap<String, String>,
     /// The pod's credentials: its ServiceAccount tokens and node publish secrets.
     pub pod_credentials: &'a PodCredentials,
-    /// The path of the mount. Only external providers receive it.
+    /// The path of the mount. Only external providers use it.
     pub target: &'a str,
     /// The reason for this fetch.
     pub urgency: Urgency,
@@ -49,7 +49,7 @@ pub struct ProviderRequest<'a> {
 /// The reason for a fetch. A starting pod has priority over a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// A pod waits for the volume to start.
+    /// A starting pod waits for the volume.
     Mount,
     /// The force-refresh annotation requested the fetch. The provider must not answer from a cache.
     ForceRefresh,
@@ -111,6 +111,7 @@ pub struct ProviderFile {
     pub path: FilePath,
     /// The permission bits. With `None`, the publisher uses 0644, or 0640 when the pod has an `fsGroup`.
     pub mode: Option<u32>,
+    /// The content.
     pub content: SharedSecretBytes,
     /// The id of the object the file was made from, if the provider reports it.
     pub object: Option<String>,

@@ -46,7 +46,8 @@ pub enum LoginPrincipal {
 }
 
 impl LocalTestCredentials {
-    /// The credentials of a local Azure; `None` if its state has no test clients.
+    /// The credentials of a local Azure; `None` if its state has no test clients. `exported` says whether `lanyard azure
+    /// env` prints them.
     pub fn of_emulator(emulator: &Emulator, exported: bool) -> Option<Self> {
         let seeded = emulator.test_credentials()?;
         Some(Self {
@@ -60,7 +61,12 @@ impl LocalTestCredentials {
         })
     }
 
-    /// Reads the credentials in a response to `GET test-clients`.
+    /// Reads the credentials in a response to `GET test-clients`. `exported` says whether `lanyard azure env` prints
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// A field is missing.
     pub fn of_control_api(
         response: &serde_json::Value,
         exported: bool,
@@ -81,6 +87,10 @@ impl LocalTestCredentials {
     }
 
     /// Writes the credentials into the private directory of a session, and removes those of an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written or removed.
     pub fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), SessionError> {
         let path = directory.join(FILE_NAME);
         let written = match credentials {
@@ -93,7 +103,7 @@ impl LocalTestCredentials {
                 _ => Ok(()),
             },
         };
-        written.map_err(|source| SessionError::Write { directory: directory.to_owned(), source })
+        written.map_err(|source| SessionError::WriteCredentials { file: path, source })
     }
 
     /// Reads the credentials of the session in a directory.
@@ -102,7 +112,7 @@ impl LocalTestCredentials {
     }
 
     /// The client id of the application.
-    pub fn client_id(&self) -> &str {
+    pub(crate) fn client_id(&self) -> &str {
         &self.client_id
     }
 
@@ -153,7 +163,7 @@ impl LocalTestCredentials {
 #[cfg(test)]
 impl LocalTestCredentials {
     /// Credentials for tests.
-    pub fn example() -> Self {
+    pub(crate) fn example() -> Self {
         Self {
             tenant: "t".to_owned(),
             subscription: "s".to_owned(),
@@ -185,6 +195,12 @@ mod tests {
         LocalTestCredentials::write(None, directory.path()).unwrap();
         LocalTestCredentials::write(None, directory.path()).unwrap();
         assert!(LocalTestCredentials::load(directory.path()).is_none());
+    }
+
+    #[test]
+    fn debug_output_has_no_secret_and_no_password() {
+        let text = format!("{:?}", LocalTestCredentials::example());
+        assert!(!text.contains("secret") && !text.contains("password"), "{text}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub enum ShellSyntax {
 
 impl ShellSyntax {
     /// The lines that set and unset variables.
-    pub fn lines<'a>(
+    pub(crate) fn lines<'a>(
         self,
         set: impl Iterator<Item = (&'static str, &'a str)>,
         unset: &[&str],
