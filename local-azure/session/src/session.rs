@@ -228,7 +228,17 @@ fn descriptor_path(directory: &Path) -> PathBuf {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use std::error::Error as _;
+
+    use lanyard_clock::ErrorHint as _;
+
     use super::*;
+
+    /// The message of an error with its cause and its hint.
+    fn message(error: &SessionError) -> String {
+        let cause = error.source().map(ToString::to_string).unwrap_or_default();
+        format!("{error}: {cause}; {}", error.hint().unwrap_or_default())
+    }
 
     fn write_test_descriptor(
         directory: &Path,
@@ -249,7 +259,8 @@ mod tests {
         // Keeps the port, so that no other test listens there.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind(address).unwrap();
-        let error = ServeSession::load(directory.path()).unwrap_err().to_string();
+        let error = ServeSession::load(directory.path()).unwrap_err();
+        let error = message(&error);
         assert!(error.contains("no local Azure is running"), "{error}");
         assert!(error.contains("lanyard azure serve"), "{error}");
     }
@@ -261,7 +272,8 @@ mod tests {
         let first =
             write_test_descriptor(directory.path(), listener.local_addr().unwrap()).unwrap();
         let other = SocketAddr::from(([127, 0, 0, 1], 1));
-        let error = write_test_descriptor(directory.path(), other).unwrap_err().to_string();
+        let error = write_test_descriptor(directory.path(), other).unwrap_err();
+        let error = message(&error);
         assert!(error.contains("already"), "{error}");
         let other_process = ServeSession { process: first.process + 1, ..first.clone() };
         other_process.remove_descriptor();
@@ -294,7 +306,8 @@ mod tests {
         let own = environment(&session.control);
         assert_eq!(ServeSession::find(None, &own, Vec::new).unwrap(), session);
         let other = environment("http://127.0.0.1:1/lanyard/v1");
-        let error = ServeSession::find(None, &other, Vec::new).unwrap_err().to_string();
+        let error = ServeSession::find(None, &other, Vec::new).unwrap_err();
+        let error = message(&error);
         assert!(error.contains("127.0.0.1:1") && error.contains("--state"), "{error}");
         assert_eq!(ServeSession::find(Some(directory.path()), &other, Vec::new).unwrap(), session);
         assert!(!directory.path().join("none").exists(), "a search creates no directory");
@@ -313,11 +326,11 @@ mod tests {
         let open = parent.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(
-            write_test_descriptor(&open, address).unwrap_err().to_string().contains("other users")
-        );
+        let error = message(&write_test_descriptor(&open, address).unwrap_err());
+        assert!(error.contains("other users"), "{error}");
         let link = parent.path().join("link");
         symlink(parent.path(), &link).unwrap();
-        assert!(write_test_descriptor(&link, address).unwrap_err().to_string().contains("link"));
+        let error = message(&write_test_descriptor(&link, address).unwrap_err());
+        assert!(error.contains("link"), "{error}");
     }
 }
