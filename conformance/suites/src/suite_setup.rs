@@ -444,11 +444,10 @@ fn lifecycle_trials(
         ClientSuite::Python => python::lifecycle_client(program.clone()),
         ClientSuite::Rust => rust::lifecycle_client(program.clone()),
         ClientSuite::Go => go::lifecycle_client(program.sibling("lifecycles")),
-        ClientSuite::Java
-        | ClientSuite::Js
-        | ClientSuite::Requests
-        | ClientSuite::Azcli
-        | ClientSuite::Infra => return Ok(Vec::new()),
+        ClientSuite::Java => java_and_js::java_lifecycle_client(program.clone()),
+        ClientSuite::Js | ClientSuite::Requests | ClientSuite::Azcli | ClientSuite::Infra => {
+            return Ok(Vec::new());
+        }
     };
     let inputs = local.prepare_lifecycles(runtime).map_err(SuiteSetupError::LifecycleRoles)?;
     let directory = arguments.repository.join("conformance").join("lifecycles");
