@@ -189,9 +189,9 @@ def token_key_id(token):
     return json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))["kid"]
 
 
-def list_subscriptions(token):
+def read_status(token, path):
     """Returns the status of a request with a token, without the policies of an SDK."""
-    request = urllib.request.Request(f"{ARM}/subscriptions?api-version=2022-12-01")
+    request = urllib.request.Request(f"{ARM}{path}")
     request.add_header("authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=60) as response:
@@ -267,11 +267,12 @@ def issuer_key_rollover(inputs):
         second = credential.get_token(ARM_SCOPE).token
         expect("key of the overlapping token", token_key_id(overlapping), token_key_id(first))
         expect_true("a new key signs", token_key_id(second) != token_key_id(first))
-        expect("status with the old key", list_subscriptions(overlapping), 200)
-        expect("status with the new key", list_subscriptions(second), 200)
+        subscriptions = "/subscriptions?api-version=2022-12-01"
+        expect("status with the old key", read_status(overlapping, subscriptions), 200)
+        expect("status with the new key", read_status(second, subscriptions), 200)
         CLOCK.sleep(93600)
         third = credential.get_token(ARM_SCOPE).token
-        expect("status after the old key is removed", list_subscriptions(third), 200)
+        expect("status after the old key is removed", read_status(third, subscriptions), 200)
 
 
 def mi_renewal_missed(inputs):
@@ -403,27 +404,19 @@ def rbac_five_minutes(inputs):
         expect_true("az waits until the application is replicated", 10 <= waited <= 60, waited)
 
         # The role takes effect after five minutes.
-        import requests
+        from msal import ConfidentialClientApplication
 
-        token = requests.post(
-            f"https://login.microsoftonline.com/{created['tenant']}/oauth2/v2.0/token",
-            data={
-                "grant_type": "client_credentials",
-                "client_id": created["appId"],
-                "client_secret": created["password"],
-                "scope": ARM_SCOPE,
-            },
-            timeout=60,
-        ).json()["access_token"]
-
-        def read():
-            url = f"{ARM}{scope}/resourcegroups/{inputs['resource_group']}?api-version=2021-04-01"
-            return requests.get(url, headers={"authorization": f"Bearer {token}"}, timeout=60).status_code
-
-        statuses = [read()]
+        application = ConfidentialClientApplication(
+            created["appId"],
+            client_credential=created["password"],
+            authority=f"https://login.microsoftonline.com/{created['tenant']}",
+        )
+        token = application.acquire_token_for_client([ARM_SCOPE])["access_token"]
+        group = f"{scope}/resourcegroups/{inputs['resource_group']}?api-version=2021-04-01"
+        statuses = [read_status(token, group)]
         while statuses[-1] == 403 and len(statuses) < 12:
             CLOCK.sleep(60)
-            statuses.append(read())
+            statuses.append(read_status(token, group))
         expect("statuses until the role takes effect", statuses, [403] * 5 + [200])
 
 

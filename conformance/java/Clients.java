@@ -31,12 +31,12 @@ import java.util.regex.Pattern;
 /**
  * Runs one conformance case with the Azure SDK for Java.
  *
- * <p>Usage: {@code Clients CALL:CREDENTIAL < inputs.json}
+ * <p>Usage: {@code Clients CALL:CREDENTIAL < inputs.json} or {@code Clients lifecycle:NAME < inputs.json}
  *
  * <p>Standard input is a JSON object with the inputs. Standard output is a JSON object: the result of the call, or
- * {@code {"refused": {"code", "inner", "status", "message"}}} with the error that the client reported. The clients
- * are unmodified: only their proxy and the trust store of the JVM direct their requests to the local
- * Azure.
+ * {@code {"refused": {"code", "inner", "status", "message"}}} with the error that the client reported. A lifecycle
+ * prints one JSON object for each step. The clients are unmodified: only their proxy and the trust store of the JVM
+ * direct their requests to the local Azure.
  */
 public final class Clients {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -47,7 +47,7 @@ public final class Clients {
     public static void main(String[] arguments) {
         int status = 0;
         try {
-            System.out.println(runCase(arguments[0]));
+            run(arguments[0]);
         } catch (Throwable error) {
             error.printStackTrace();
             status = 1;
@@ -56,25 +56,44 @@ public final class Clients {
         System.exit(status);
     }
 
-    private static ObjectNode runCase(String name) throws Exception {
+    private static void run(String name) throws Exception {
         String[] parts = name.split(":");
         JsonNode inputs = JSON.readTree(System.in);
         Path trustStore = trustCertificates(Path.of(System.getenv("SSL_CERT_FILE")));
         HttpClient http = clientWithProxy(URI.create(System.getenv("HTTPS_PROXY")));
-        ObjectNode answer = JSON.createObjectNode();
         try {
-            TokenCredential credential = credential(parts[1], inputs, http);
-            switch (parts[0]) {
-                case "token" -> answer.set("token", readToken(credential, inputs));
-                case "vault" -> answer.set("secret", readSecret(credential, inputs, http));
-                default -> throw new IllegalArgumentException("unknown call " + parts[0]);
+            if (parts[0].equals("lifecycle")) {
+                runLifecycle(parts[1], inputs, http);
+            } else {
+                System.out.println(runCase(parts[0], parts[1], inputs, http));
             }
-        } catch (RuntimeException error) {
-            answer.set("refused", errorDetails(error));
         } finally {
             Files.delete(trustStore);
         }
+    }
+
+    private static ObjectNode runCase(String call, String credentialName, JsonNode inputs, HttpClient http)
+            throws Exception {
+        ObjectNode answer = JSON.createObjectNode();
+        try {
+            TokenCredential credential = credential(credentialName, inputs, http);
+            switch (call) {
+                case "token" -> answer.set("token", readToken(credential, inputs));
+                case "vault" -> answer.set("secret", readSecret(credential, inputs, http));
+                default -> throw new IllegalArgumentException("unknown call " + call);
+            }
+        } catch (RuntimeException error) {
+            answer.set("refused", errorDetails(error));
+        }
         return answer;
+    }
+
+    private static void runLifecycle(String name, JsonNode inputs, HttpClient http) throws Exception {
+        TokenCredential credential = credential("secret", inputs, http);
+        switch (name) {
+            case "key-types" -> new KeyTypes(inputs.path("vault").asText(), credential, http).run();
+            default -> throw new IllegalArgumentException("unknown lifecycle " + name);
+        }
     }
 
     /** A client of the SDK with a proxy. Workload identity uses the proxy of the JVM instead. */
@@ -158,7 +177,7 @@ public final class Clients {
     }
 
     /** The code is the AADSTS code of Entra, or that of the vault. */
-    private static ObjectNode errorDetails(RuntimeException error) {
+    static ObjectNode errorDetails(RuntimeException error) {
         ObjectNode answer = JSON.createObjectNode().put("message", error.getMessage());
         Matcher entra = ENTRA_CODE.matcher(error.getMessage());
         if (entra.find()) {

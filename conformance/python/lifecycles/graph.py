@@ -130,3 +130,30 @@ def run(steps, credential, inputs):
     )
     steps.run("delete the application", lambda: graph.send("DELETE", path))
     steps.run("get the deleted application", lambda: graph.send("GET", path))
+    run_deleted_items(steps, graph, application)
+
+
+def run_deleted_items(steps, graph, application):
+    """Restores the deleted application, and deletes it permanently."""
+    path = f"/applications/{application['id']}"
+    item = f"/directory/deletedItems/{application['id']}"
+    steps.run(
+        "list the deleted applications",
+        lambda: graph.pages("/directory/deletedItems/microsoft.graph.application", {}),
+        dict,
+    )
+    steps.run(
+        "find the deleted application",
+        lambda: graph.send("GET", item),
+        lambda it: {"type": it["@odata.type"], "name": it["displayName"], "deleted": it["deletedDateTime"]},
+    )
+    steps.run(
+        "restore the application",
+        lambda: graph.send("POST", f"{item}/restore"),
+        lambda it: {"type": it["@odata.type"], "name": it["displayName"]},
+    )
+    steps.run("get the restored application", lambda: graph.send("GET", path), application_facts)
+    steps.run("find the restored application", lambda: graph.send("GET", item))
+    graph.send("DELETE", path)
+    steps.run("delete the application permanently", lambda: graph.send("DELETE", item))
+    steps.run("restore the permanently deleted application", lambda: graph.send("POST", f"{item}/restore"))

@@ -74,7 +74,26 @@ def run(steps, credential, inputs):
             "delete an assignment", lambda: assignments.delete(scope, ASSIGNMENT), assignment_facts
         )
         steps.run("get a deleted assignment", lambda: assignments.get(scope, ASSIGNMENT))
+        run_caller(steps, client)
         run_custom_role(steps, definitions, scope)
+
+
+def run_caller(steps, client):
+    steps.run(
+        "list the permissions of the caller",
+        lambda: client.permissions.list_for_resource_group(GROUP),
+        lambda found: pages_of(found, lambda it: it.actions),
+    )
+    steps.run(
+        "count the role assignments of the subscription",
+        client.role_assignment_metrics.get_metrics_for_subscription,
+        lambda metrics: {
+            "subscription": metrics.subscription_id,
+            "limit": metrics.role_assignments_limit,
+            "is_sum": metrics.role_assignments_current_count + metrics.role_assignments_remaining_count
+            == metrics.role_assignments_limit,
+        },
+    )
 
 
 def run_custom_role(steps, definitions, scope):

@@ -29,7 +29,8 @@ def vault_facts(vault):
 
 def run(steps, credential, inputs):
     subscription = inputs["subscription"]
-    client = KeyVaultManagementClient(credential, subscription).vaults
+    management = KeyVaultManagementClient(credential, subscription)
+    client = management.vaults
     with resource_group(credential, subscription, GROUP):
         parameters = {
             "location": "westeurope",
@@ -55,6 +56,7 @@ def run(steps, credential, inputs):
             lambda it: {"available": it.name_available, "reason": it.reason},
         )
         run_data_plane(steps, credential, inputs)
+        run_keys(steps, management.keys)
         steps.run(
             "change the tags",
             lambda: client.update(GROUP, VAULT, {"tags": {"stage": "production"}}),
@@ -64,6 +66,11 @@ def run(steps, credential, inputs):
             "list the vaults of the group",
             lambda: client.list_by_resource_group(GROUP),
             lambda vaults: pages_of(vaults, name_of),
+        )
+        steps.run(
+            "list the vaults of the subscription",
+            client.list_by_subscription,
+            lambda vaults: {"is_listed": VAULT in map(name_of, vaults)},
         )
         steps.run(
             "create a vault with an invalid name",
@@ -84,6 +91,36 @@ def run(steps, credential, inputs):
             "purge a vault", lambda: client.begin_purge_deleted(VAULT, "westeurope").result()
         )
         steps.run("find the purged vault", lambda: client.get_deleted(VAULT, "westeurope"))
+
+
+def run_keys(steps, client):
+    """Keys of the vault through Azure Resource Manager."""
+
+    def create(size):
+        return client.create_if_not_exist(
+            GROUP, VAULT, "disks", {"properties": {"kty": "RSA", "keySize": size}}
+        )
+
+    def key_facts(key):
+        properties = key.properties
+        return {
+            "id": key.id,
+            "type": properties.kty,
+            "bits": properties.key_size,
+            "operations": sorted(properties.key_ops),
+            "uri": properties.key_uri,
+        }
+
+    key = steps.run("create a key", lambda: create(2048), key_facts)
+    steps.run("create the key again with another size", lambda: create(3072), key_facts)
+    steps.run("get the key", lambda: client.get(GROUP, VAULT, "disks"), key_facts)
+    version = key.properties.key_uri_with_version.rsplit("/", 1)[-1]
+    steps.run(
+        "get a version of the key",
+        lambda: client.get_version(GROUP, VAULT, "disks", version),
+        lambda it: {"is_version": it.name == version, "uri": it.properties.key_uri},
+    )
+    steps.run("get a missing key", lambda: client.get(GROUP, VAULT, "missing"))
 
 
 def run_data_plane(steps, credential, inputs):

@@ -22,9 +22,9 @@ const FILE: &str = "local-azure/emulator/src/operation_clients.txt";
 const HEADER: &str =
     "# The operations that the clients of each conformance suite use successfully.\n";
 
-/// The user agents of the Azure SDK for Rust. Lanyard uses this SDK, so in every suite but `rust` these are
-/// requests of lanyard's own programs.
-const RUST_SDK: &str = "azsdk-rust";
+/// Parts of user agents that no client of another project has. Lanyard uses the Azure SDK for Rust, so in every
+/// suite but `rust` its requests are those of lanyard's own programs. `drills.py` sends requests without an SDK.
+const OWN_USER_AGENTS: [&str; 2] = ["azsdk-rust", "Python-urllib"];
 
 /// The operations of a suite could not be compared or recorded.
 #[derive(Debug, Error)]
@@ -164,7 +164,7 @@ fn used_operations(
     }
     let is_client = |user_agent: Option<&str>| match user_agent {
         _ if suite == "rust" => true,
-        Some(user_agent) => !user_agent.contains(RUST_SDK),
+        Some(user_agent) => !OWN_USER_AGENTS.iter().any(|own| user_agent.contains(own)),
         None => false,
     };
     let used = requests
@@ -209,10 +209,11 @@ mod tests {
                 request(3, "C", 302, Some("python-requests/2.34")),
                 request(4, "D", 200, Some("azsdk-rust-keyvault-secrets/1.0")),
                 request(5, "E", 201, None),
+                request(6, "F", 200, Some("Python-urllib/3.11")),
             ]
         };
         assert_eq!(used_operations("azcli", &requests()).unwrap(), arm_operations(&["A", "C"]));
-        let of_rust = used_operations("rust", &requests()).unwrap();
+        let of_rust = used_operations("rust", &requests()[..5]).unwrap();
         assert_eq!(of_rust, arm_operations(&["A", "C", "D", "E"]));
     }
 

@@ -142,9 +142,9 @@ impl SuiteKind {
     /// Whether clients of other projects use one local Azure, whose request log the suite reads.
     const fn can_record_clients(self) -> bool {
         match self {
-            Self::Client(_) | Self::ApiServer(ApiServerSuite::Kms) => true,
+            Self::Client(_) | Self::Drills | Self::ApiServer(ApiServerSuite::Kms) => true,
             Self::Kubernetes(suite) => suite.can_record_clients(),
-            Self::Drills | Self::Page | Self::AzureBenchmark | Self::ApiServer(_) => false,
+            Self::Page | Self::AzureBenchmark | Self::ApiServer(_) => false,
         }
     }
 }
@@ -444,11 +444,10 @@ fn lifecycle_trials(
         ClientSuite::Python => python::lifecycle_client(program.clone()),
         ClientSuite::Rust => rust::lifecycle_client(program.clone()),
         ClientSuite::Go => go::lifecycle_client(program.sibling("lifecycles")),
-        ClientSuite::Java
-        | ClientSuite::Js
-        | ClientSuite::Requests
-        | ClientSuite::Azcli
-        | ClientSuite::Infra => return Ok(Vec::new()),
+        ClientSuite::Java => java_and_js::java_lifecycle_client(program.clone()),
+        ClientSuite::Js | ClientSuite::Requests | ClientSuite::Azcli | ClientSuite::Infra => {
+            return Ok(Vec::new());
+        }
     };
     let inputs = local.prepare_lifecycles(runtime).map_err(SuiteSetupError::LifecycleRoles)?;
     let directory = arguments.repository.join("conformance").join("lifecycles");
@@ -465,11 +464,11 @@ fn prepare_drills(
     let names = hosted_cluster_names(&cluster)?;
     let target = LocalAzureTarget::start(&arguments.lanyard, &text, names, runtime)?;
     let target = Arc::new(target);
+    let request_log = Some(SuiteRequestLog::of(&target, runtime));
     let program = ClientProgram::new(python, arguments.script.clone(), target.client_environment());
     let tools = Toolbox::new(&arguments.tools);
     let trials = drills::trials(&target, &program, &tools, runtime)?;
-    // The other suites record which operations the clients use.
-    Ok(PreparedSuite { trials, keep_alive: target, request_log: None })
+    Ok(PreparedSuite { trials, keep_alive: target, request_log })
 }
 
 /// The trials of the Azure CLI, which need local Azures, because they create and delete resources.

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::InstalledTool;
-use super::cache::{ToolFingerprint, file_error, install_atomically, make_directory};
+use super::cache::{ToolFingerprint, file_error, install_atomically, list_files, make_directory};
 use crate::process;
 use crate::repository::Repository;
 use crate::task_error::TaskError;
@@ -27,9 +27,12 @@ pub(super) fn install_java_clients(repository: &Repository) -> Result<InstalledT
         });
     }
     let directory = repository.root().join("conformance").join("java");
-    let (project, source) = (directory.join("pom.xml"), directory.join("Clients.java"));
-    let pins = [project.clone(), source.clone()];
-    let version = ToolFingerprint::new().with(OPTIONS.as_bytes()).with_files(&pins)?.to_hex();
+    let project = directory.join("pom.xml");
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "java");
+    let sources: Vec<_> = list_files(&directory)?.into_iter().filter(is_source).collect();
+    let fingerprint = ToolFingerprint::new().with(OPTIONS.as_bytes());
+    let version =
+        fingerprint.with_files(std::slice::from_ref(&project))?.with_files(&sources)?.to_hex();
     let place = repository.tool_directory("java-clients", &version);
     install_atomically(&place, |half| {
         let modules = half.join("modules");
@@ -41,7 +44,7 @@ pub(super) fn install_java_clients(repository: &Repository) -> Result<InstalledT
         make_directory(&classes)?;
         let mut compile = Command::new("javac");
         compile.arg("-d").arg(&classes).arg("-classpath").arg(modules.join("*"));
-        process::run(compile.args(["-Xlint:all", "-Werror"]).arg(&source))?;
+        process::run(compile.args(["-Xlint:all", "-Werror"]).args(&sources))?;
         let arguments = half.join("arguments");
         fs::write(&arguments, options(&place)).map_err(file_error("write", &arguments))
     })?;

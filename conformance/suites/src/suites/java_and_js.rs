@@ -1,10 +1,11 @@
-//! Azure SDKs for Java and JavaScript: sign-in, and a secret of a vault.
+//! Azure SDKs for Java and JavaScript: sign-in, a secret of a vault, and in Java the key types of a vault.
 
 use std::sync::Arc;
 
 use libtest_mimic::Trial;
 
 use super::client_cases::{self, ClientCall, ClientCase};
+use super::lifecycles::LifecycleClient;
 use crate::azure_target::AzureTarget;
 use crate::client_program::ClientProgram;
 use crate::sign_in_method::SignInMethod;
@@ -20,6 +21,11 @@ pub(crate) fn js_trials(target: &Arc<AzureTarget>, program: &ClientProgram) -> V
     let mut cases = cases(None);
     cases.extend(ClientCase::granted_to(ClientCall::Vault, &[SignInMethod::ManagedIdentity]));
     client_cases::trials("js", &cases, target, program)
+}
+
+/// azure-security-keyvault-keys.
+pub(crate) const fn java_lifecycle_client(program: ClientProgram) -> LifecycleClient {
+    LifecycleClient { name: "java", program, lifecycles: &["key-types"] }
 }
 
 /// The cases of both clients. `inner_code` is that of the error when the vault denies access.

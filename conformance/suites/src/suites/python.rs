@@ -52,9 +52,20 @@ pub(crate) fn trials(
     let mut trials = client_cases::trials("python", &cases(), target, program);
     let is_local = matches!(&**target, AzureTarget::Local(_));
     let (custom_target, custom_program) = (Arc::clone(target), program.clone());
+    let (service_target, service_program, service_runtime) =
+        (Arc::clone(target), program.clone(), Arc::clone(runtime));
     let (target, program, runtime) = (Arc::clone(target), program.clone(), Arc::clone(runtime));
     let run = move || second_node_has_its_own_identity(target.local()?, &program, &runtime);
     let name = "python::managed_identity_of_a_second_node";
+    trials.push(Trial::test(name, run).with_ignored_flag(!is_local));
+    let run = move || {
+        app_service_has_a_managed_identity(
+            service_target.local()?,
+            &service_program,
+            &service_runtime,
+        )
+    };
+    let name = "python::managed_identity_of_app_service";
     trials.push(Trial::test(name, run).with_ignored_flag(!is_local));
     let run = move || custom_cloud_needs_no_proxy(custom_target.local()?, &custom_program);
     trials
@@ -118,6 +129,35 @@ fn second_node_has_its_own_identity(
         if answer.pointer("/token/appid") != Some(&json!(identity)) {
             return Err(format!("the identity of the node: {answer}").into());
         }
+    }
+    Ok(())
+}
+
+/// The client gets a token from the endpoint of App Service, and none with another header.
+fn app_service_has_a_managed_identity(
+    local: &LocalAzureTarget,
+    program: &ClientProgram,
+    runtime: &Runtime,
+) -> Result<(), Failed> {
+    let reply: Value =
+        runtime.block_on(local.control_api().get("identity-header")).map_err(failed_with_causes)?;
+    let header = reply["identityHeader"].as_str().unwrap_or_default();
+    let inputs = local.inputs(SignInMethod::ManagedIdentity);
+    let run = |header: &str| {
+        let mut environment = local.client_environment();
+        environment.insert("IDENTITY_ENDPOINT", format!("{}/msi/token", local.proxy_url()).into());
+        environment.insert("IDENTITY_HEADER", header.into());
+        environment.insert("NO_PROXY", "127.0.0.1".into());
+        let program = program.with_environment(environment);
+        program.run_case("token:managed-identity", &inputs).map_err(failed_with_causes)
+    };
+    let answer = run(header)?;
+    if answer.pointer("/token/appid") != Some(&json!(inputs.client)) {
+        return Err(format!("the identity of App Service: {answer}").into());
+    }
+    let refused = run("another-header")?;
+    if !refused.to_string().contains("X-IDENTITY-HEADER is missing or wrong") {
+        return Err(format!("another header: {refused}").into());
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Virtual machines: their configuration and a power state.
 
 use http::StatusCode;
-use lanyard_emulator_arm::access::{authorize_call, empty_reply, json_reply};
+use lanyard_emulator_arm::access::{authorize_call, json_reply};
 use lanyard_emulator_arm::error::{ArmServiceError, bad_request};
 use lanyard_emulator_arm::request_scopes::{parse_request_scope, path_scope};
 use lanyard_emulator_arm::resource_change::ResourceWrite;
@@ -298,5 +298,8 @@ fn set_power_state(
     if let Some(machine) = call.azure_mut().resources.resource_mut(&id) {
         machine.body.insert(POWER_STATE.to_owned(), json!(state));
     }
-    Ok(empty_reply(call, StatusCode::OK))
+    // The Azure CLI reads the status of a restart that has ended.
+    let (name, now) = (call.ids.next_uuid(), call.now.to_string());
+    let status = json!({ "name": name, "status": "Succeeded", "startTime": now, "endTime": now });
+    Ok(json_reply(call, StatusCode::OK, &status))
 }

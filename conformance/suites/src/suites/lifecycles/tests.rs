@@ -121,7 +121,7 @@ fn lifecycle_files_are_valid() {
     for entry in fs::read_dir(&directory).expect("it is a directory") {
         let path = entry.expect("it is readable").path();
         let name = path.file_stem().and_then(|stem| stem.to_str()).expect("it has a name");
-        let used = ["python", "go", "rust"]
+        let used = ["python", "go", "rust", "java"]
             .iter()
             .filter(|client| match load_steps(&directory, name, client, &inputs) {
                 Ok(_) => true,
