@@ -87,7 +87,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-service-principals", CrateLayer::Services, 1600),
     ("lanyard-canary", CrateLayer::LongRunning, 2900),
     ("lanyard-infra", CrateLayer::LongRunning, 12_500),
-    ("lanyard-node", CrateLayer::LongRunning, 15_500),
+    ("lanyard-node", CrateLayer::LongRunning, 16_400),
     ("lanyard-operator", CrateLayer::LongRunning, 8200),
     ("lanyard-up", CrateLayer::Composition, 2300),
     ("lanyard", CrateLayer::Binary, 17_900),
