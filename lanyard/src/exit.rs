@@ -121,6 +121,26 @@ impl fmt::Display for CommandError {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "up")]
+    #[test]
+    fn only_an_ambiguous_session_is_invalid_input() {
+        use lanyard_emulator_session::SessionError;
+
+        let several =
+            SessionError::SeveralRuns { directories: vec!["/tmp/a".into(), "/tmp/b".into()] };
+        let several = CommandError::from(several);
+        assert_eq!(several.exit, CommandExit::Invalid);
+        assert_eq!(
+            several.to_string(),
+            "error: 2 `lanyard up` are running\n\nhint: select one with --state: /tmp/a, /tmp/b"
+        );
+        let source = std::io::Error::other("disk full");
+        let unwritable = SessionError::WriteDescriptor { directory: "/tmp/a".into(), source };
+        let unwritable = CommandError::from(unwritable);
+        assert_eq!(unwritable.exit, CommandExit::Unavailable);
+        assert_eq!(unwritable.to_string(), "error: cannot write into /tmp/a: disk full");
+    }
+
     #[test]
     fn error_text_has_causes_once_and_a_separate_hint() {
         let cause = std::io::Error::other("disk full");

@@ -71,7 +71,10 @@ impl ServeSession {
         serde_json::to_vec_pretty(&session)
             .map_err(io::Error::other)
             .and_then(|text| replace_file(&descriptor_path(directory), &text))
-            .map_err(|source| SessionError::Write { directory: directory.to_owned(), source })?;
+            .map_err(|source| SessionError::WriteDescriptor {
+                directory: directory.to_owned(),
+                source,
+            })?;
         Ok(session)
     }
 

@@ -25,9 +25,17 @@ pub enum SessionError {
         /// The process id of the other local Azure.
         process: u32,
     },
-    /// The certificates to trust or the descriptor cannot be written.
+    /// The certificates to trust cannot be written.
     #[error("cannot write into {}", directory.display())]
-    Write {
+    WriteCertificates {
+        /// The directory of the certificates.
+        directory: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+    /// The description of the running local Azure cannot be written.
+    #[error("cannot write into {}", directory.display())]
+    WriteDescriptor {
         /// The directory of the session.
         directory: PathBuf,
         /// The error of the file system.
@@ -83,7 +91,7 @@ impl ErrorHint for SessionError {
             Self::AlreadyServing { .. } => {
                 "end it, or give this one a directory of its own with --state"
             }
-            Self::Write { .. } => "choose another directory with --state",
+            Self::WriteCertificates { .. } => "choose another directory with --state",
             Self::NotRunning { .. } => {
                 "start one with `lanyard azure serve` or `lanyard up`, with the same --state if it has one"
             }
@@ -98,8 +106,9 @@ impl ErrorHint for SessionError {
                     directories.join(", ")
                 )));
             }
-            Self::WriteCredentials { .. } => "see whether the disk is full",
-            Self::MissingTestClient { .. } => "use the same version of lanyard for both programs",
+            Self::WriteDescriptor { .. }
+            | Self::WriteCredentials { .. }
+            | Self::MissingTestClient { .. } => return None,
         }))
     }
 }

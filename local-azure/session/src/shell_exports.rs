@@ -78,7 +78,10 @@ impl TrustFiles {
         bundle.extend_from_slice(ca_pem.as_bytes());
         replace_file(&files.local_ca, ca_pem.as_bytes())
             .and_then(|()| replace_file(&files.bundle, &bundle))
-            .map_err(|source| SessionError::Write { directory: directory.to_owned(), source })?;
+            .map_err(|source| SessionError::WriteCertificates {
+                directory: directory.to_owned(),
+                source,
+            })?;
         Ok(files)
     }
 }
