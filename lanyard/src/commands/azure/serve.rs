@@ -64,14 +64,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let mut signals = TerminationSignals::listen()?;
     let emulator = start_azure::start_local_azure(&start).await?;
-    let directory =
-        session_directory(args.local_azure.state.as_deref(), &environment.session_environment());
+    let environment = environment.session_environment();
+    let directory = session_directory(args.local_azure.state.as_deref(), &environment);
     let session = ServeSession::write_descriptor(
         &directory,
         emulator.address(),
         emulator.custom_cloud_url(),
         emulator.ca_pem(),
-        &environment.session_environment(),
+        &environment,
     )?;
     let ready = prepare_login(&args, &emulator, &session, &directory).await;
     let printed = ready.and_then(|()| {
