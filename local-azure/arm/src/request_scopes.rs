@@ -34,7 +34,7 @@ pub fn group_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceRe
     parse_request_scope(&format!("/subscriptions/{subscription}/resourceGroups/{group}"))
 }
 
-/// The resource id that is a scope.
+/// Parses the text of a scope as a resource id.
 pub(super) fn resource_id(id: &AccessScope) -> Result<ArmResourceId, ServiceReply> {
     id.as_str().parse().map_err(|error: ParseArmResourceIdError| {
         bad_request("InvalidResourceId", error.to_string())
