@@ -29,17 +29,17 @@ use crate::rotation_policy::RotationPolicy;
 /// Settings of an [`AzureProvider`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AzureProviderSettings {
-    /// The poll interval of volumes whose class sets none.
+    /// The poll interval of volumes whose SecretProviderClass sets none.
     pub interval: PollInterval,
-    /// The bounds of the interval that a class may set.
+    /// The bounds of the interval that a SecretProviderClass may set.
     pub bounds: IntervalBounds,
-    /// The maximum age of a cached value for a starting pod, so that a hundred pods that start together cause
-    /// one read.
+    /// The maximum age of a cached value for a starting pod. It makes a hundred pods that start
+    /// together cause one read.
     pub mount_max_age: Duration,
 }
 
 impl Default for AzureProviderSettings {
-    /// The poll interval of upstream, two minutes, and ten seconds for mounts.
+    /// The poll interval of the Secrets Store CSI driver, two minutes, and ten seconds for mounts.
     fn default() -> Self {
         Self {
             interval: PollInterval::DEFAULT,
@@ -51,8 +51,8 @@ impl Default for AzureProviderSettings {
 
 /// The built-in Key Vault provider.
 ///
-/// A class opts in to responses from the cache during a vault outage with the annotation
-/// `lanyard.dev/serve-stale: <duration>`, the maximum age of such a response.
+/// With the annotation `lanyard.dev/serve-stale: <duration>`, a SecretProviderClass opts in to
+/// cached responses during a vault outage. The duration is the maximum age of such a response.
 #[derive(Debug)]
 pub struct AzureProvider {
     vaults: Arc<NodeVaults>,
@@ -67,11 +67,11 @@ impl AzureProvider {
 
     /// Returns the maximum age of a cached value for this request, and its priority.
     ///
-    /// A poll of a mounted volume accepts what another volume read within the interval, so that all volumes
-    /// together cause one read per object and interval. The cost: a change reaches the last of the volumes
-    /// that share an object within about two intervals (at most 2.1), and a volume with an unshared object
-    /// within one (1.1). An object that carries its renewal time is read more often around that time, as
-    /// often as the volumes are polled.
+    /// A poll of a mounted volume accepts a value that another volume read within the interval, so
+    /// that all volumes together cause one read per object and interval. The cost: a change reaches
+    /// the last of the volumes that share an object within about two intervals (at most 2.1), and a
+    /// volume with an unshared object within one (1.1). An object with a known renewal time is read
+    /// more often around that time: as often as the volumes are polled.
     fn freshness(&self, request: &ProviderRequest<'_>) -> Freshness {
         match request.urgency {
             Urgency::Mount => {
@@ -123,7 +123,7 @@ impl Provider for AzureProvider {
             serve_stale: ServeStaleLimit::parse(request.class)?.map(ServeStaleLimit::max_age),
             memory: request.memory,
         };
-        // The future of the vault clients is large.
+        // The future of the vault clients is large, so it is boxed.
         let reading =
             Box::pin(self.vaults.fetch(&order)).await.map_err(|error| provider_error(&error))?;
         provider_response(&parameters, reading)
@@ -139,7 +139,7 @@ fn provider_response(
     for file in reading.files {
         let id = file.object.as_str().to_owned();
         versions.insert(id.clone(), file.version.to_string());
-        // A secret may be mounted twice, in two encodings: it is a credential if one of them is.
+        // A secret may be mounted twice, in two encodings. It is a credential if one file is.
         let found = object_timestamps(&file);
         let known = timestamps.entry(id.clone()).or_insert(found);
         if found.is_credential {

@@ -15,7 +15,7 @@ use lanyard_volume::ByteAmount;
 /// A source of SecretProviderClasses.
 #[async_trait]
 pub trait ClassSource: fmt::Debug + Send + Sync {
-    /// Returns the class of this name in this namespace.
+    /// Returns the SecretProviderClass with a name in a namespace.
     async fn class(
         &self,
         namespace: &str,
@@ -30,9 +30,9 @@ pub enum ClassError {
     /// The SecretProviderClass does not exist.
     #[error("SecretProviderClass {namespace}/{name} not found")]
     NotFound {
-        /// The namespace of the class.
+        /// The namespace of the SecretProviderClass.
         namespace: String,
-        /// The name of the class.
+        /// The name of the SecretProviderClass.
         name: String,
     },
     /// The SecretProviderClass exceeds the size limit of the node plugin.
@@ -42,11 +42,11 @@ pub enum ClassError {
         ByteAmount(*size), ByteAmount(*limit)
     )]
     TooLarge {
-        /// The namespace of the class.
+        /// The namespace of the SecretProviderClass.
         namespace: String,
-        /// The name of the class.
+        /// The name of the SecretProviderClass.
         name: String,
-        /// The size of the class in memory, in bytes.
+        /// The size of the SecretProviderClass in memory, in bytes.
         size: u64,
         /// The limit, in bytes.
         limit: u64,
@@ -54,9 +54,9 @@ pub enum ClassError {
     /// The source failed or did not answer.
     #[error("could not read SecretProviderClass {namespace}/{name}: {problem}")]
     Unavailable {
-        /// The namespace of the class.
+        /// The namespace of the SecretProviderClass.
         namespace: String,
-        /// The name of the class.
+        /// The name of the SecretProviderClass.
         name: String,
         /// The error of the source, as text.
         problem: String,
@@ -80,12 +80,12 @@ impl ErrorHint for ClassError {
     }
 }
 
-/// A fixed set of classes in memory.
+/// A fixed set of SecretProviderClasses in memory.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryClassSource(BTreeMap<(String, String), Arc<SecretProviderClass>>);
 
 impl InMemoryClassSource {
-    /// Creates a source of these classes, keyed by namespace and name.
+    /// Creates a source of these SecretProviderClasses, keyed by namespace and name.
     pub fn new(classes: impl IntoIterator<Item = SecretProviderClass>) -> Self {
         let key = |class: &SecretProviderClass| {
             let metadata = &class.metadata;

@@ -59,8 +59,8 @@ impl Default for PollInterval {
 impl FromStr for PollInterval {
     type Err = ParseIntervalError;
 
-    /// Parses an interval of the node's administrator, who may choose from one second to one week:
-    /// more than the author of a class.
+    /// Parses an interval that the administrator of the node sets: one second to one week. The
+    /// bounds for a SecretProviderClass are narrower.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse_within(text, IntervalBounds::NODE)
     }
@@ -90,7 +90,7 @@ impl fmt::Display for PollInterval {
     }
 }
 
-/// The shortest and the longest poll interval that an author may choose.
+/// The shortest and the longest poll interval that a SecretProviderClass may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalBounds {
     /// The shortest allowed interval.
@@ -105,8 +105,8 @@ impl IntervalBounds {
         max: PollInterval(Duration::from_hours(168)),
     };
 
-    /// The bounds for authors of classes. A shorter interval would let one tenant exhaust a vault
-    /// that others share; a longer one would keep a revoked certificate for days.
+    /// The default bounds for a SecretProviderClass. A shorter interval would let one tenant
+    /// exhaust a vault that others share; a longer one would keep a revoked certificate for days.
     pub const CLASS: Self = Self {
         min: PollInterval(Duration::from_secs(30)),
         max: PollInterval(Duration::from_hours(24)),

@@ -1,8 +1,8 @@
 //! Fetches the content of a volume: from a SecretProviderClass and a pod to files.
 //!
 //! [`Provider`] is the trait that a publisher calls, [`AzureProvider`] its implementation for Azure Key Vault.
-//! [`ClassSource`] supplies the SecretProviderClasses, and [`RotationPolicy`] has the rotation settings of a
-//! class.
+//! [`ClassSource`] supplies the SecretProviderClasses, and [`RotationPolicy`] has the rotation
+//! settings of a SecretProviderClass.
 
 mod azure;
 mod classes;

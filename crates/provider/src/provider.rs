@@ -16,7 +16,7 @@ use lanyard_volume::{FileEntry, FilePath};
 /// Fetches the content of volumes.
 #[async_trait]
 pub trait Provider: fmt::Debug + Send + Sync {
-    /// Fetches the complete content of the volume of this request.
+    /// Fetches the complete content of the volume in the request.
     ///
     /// # Errors
     ///
@@ -25,22 +25,22 @@ pub trait Provider: fmt::Debug + Send + Sync {
     -> Result<ProviderResponse, ProviderError>;
 }
 
-/// The input of [`Provider::fetch`]: one volume, its class and its pod.
+/// The input of [`Provider::fetch`]: one volume, its SecretProviderClass and its pod.
 #[derive(Debug, Clone, Copy)]
 pub struct ProviderRequest<'a> {
     /// The SecretProviderClass of the volume.
     pub class: &'a SecretProviderClass,
     /// The pod that mounts the volume.
     pub pod: &'a VolumePod,
-    /// The volume's attributes as the kubelet gave them, without tokens.
+    /// The volume attributes from the kubelet, without tokens.
     pub attributes: &'a BTreeMap<String, String>,
     /// The pod's credentials: its ServiceAccount tokens and node publish secrets.
     pub pod_credentials: &'a PodCredentials,
-    /// The path of the mount. Only external providers use it.
+    /// The path at which the volume is mounted. Only external providers use it.
     pub target: &'a str,
     /// The reason for this fetch.
     pub urgency: Urgency,
-    /// The object versions that the volume holds now; empty at the first publish.
+    /// The object versions in the mounted volume; empty at the first publish.
     pub mounted: &'a [ProviderObjectVersion],
     /// The memory account from which the response is reserved.
     pub memory: &'a dyn ReadMemory,
@@ -76,7 +76,7 @@ pub struct ProviderResponse {
     pub versions: Vec<ProviderObjectVersion>,
     /// The known timestamps of each object, by id. External providers supply none.
     pub timestamps: BTreeMap<String, ObjectTimestamps>,
-    /// Set when the node's cache answered because the vault could not be read.
+    /// Set if the response comes from the node's cache, because the vault could not be read.
     pub stale: Option<StaleResponse>,
 }
 
@@ -95,10 +95,10 @@ impl ProviderResponse {
     }
 }
 
-/// Describes why a response came from the cache.
+/// The reason why a response came from the cache.
 #[derive(Debug, Clone)]
 pub struct StaleResponse {
-    /// The start of the outage, as far as this process knows it.
+    /// The start of the outage, as far as this process has observed it.
     pub since: Timestamp,
     /// The error of the failed read.
     pub fetch_error: ProviderError,
@@ -113,7 +113,7 @@ pub struct ProviderFile {
     pub mode: Option<u32>,
     /// The content.
     pub content: SharedSecretBytes,
-    /// The id of the object the file was made from, if the provider reports it.
+    /// The id of the object in the file, if the provider reports it.
     pub object: Option<String>,
 }
 
@@ -129,7 +129,7 @@ pub struct ObjectTimestamps {
     pub not_after: Option<Timestamp>,
     /// The time after which a newer version is expected.
     pub renew_after: Option<Timestamp>,
-    /// Whether the content is a credential. The node rejects older versions only of credentials.
+    /// Whether the content is a credential. The node rejects older versions of credentials only.
     pub is_credential: bool,
 }
 
@@ -139,9 +139,9 @@ pub struct ObjectTimestamps {
 pub struct ProviderError {
     /// The stable outcome code.
     pub code: OutcomeCode,
-    /// What was tried and what came back, causes included; no secrets.
+    /// The attempted operation and the answer, with causes; contains no secrets.
     pub message: String,
-    /// What to do next.
+    /// What the user can do next.
     pub hint: String,
     /// Whether and when the same request may succeed.
     pub retry: RetryClass,

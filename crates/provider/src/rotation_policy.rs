@@ -12,32 +12,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::interval::{IntervalBounds, ParseIntervalError, PollInterval};
 
-/// The rotation settings in the annotations of a class. An invalid annotation is ignored and
-/// reported in [`RotationPolicy::problems`].
+/// The rotation settings in the annotations of a SecretProviderClass. An invalid annotation is
+/// ignored and reported in [`RotationPolicy::problems`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RotationPolicy {
-    /// The value of [`RotationPolicy::INTERVAL`].
+    /// The value of the annotation [`RotationPolicy::INTERVAL`].
     pub interval: Option<PollInterval>,
-    /// The value of [`RotationPolicy::REFRESH`].
+    /// The value of the annotation [`RotationPolicy::REFRESH`].
     pub refresh: Option<RefreshRequest>,
-    /// The value of [`RotationPolicy::ACCEPT_OLDER`].
+    /// The value of the annotation [`RotationPolicy::ACCEPT_OLDER`].
     pub accept_older: BTreeSet<OlderVersion>,
     /// The invalid annotations.
     pub problems: Vec<AnnotationProblem>,
 }
 
 impl RotationPolicy {
-    /// The poll interval of the volumes of the class. The default is the node's interval.
+    /// The annotation with the poll interval of the volumes. The default is the node's interval.
     pub const INTERVAL: &str = "lanyard.dev/rotation-poll-interval";
 
-    /// A new value makes all volumes of the class due at once, whatever the interval.
+    /// The annotation whose new value makes all volumes of the SecretProviderClass due immediately.
     pub const REFRESH: &str = "lanyard.dev/refresh";
 
-    /// Credentials that are accepted although they are older than the mounted ones: a
-    /// comma-separated list of `<object id>@<version>`. Each is accepted once per volume.
+    /// The annotation with credentials that are accepted although they are older than the mounted
+    /// ones: a comma-separated list of `<object id>@<version>`. Each is accepted once per volume.
     pub const ACCEPT_OLDER: &str = "lanyard.dev/accept-older";
 
-    /// Parses the annotations of a class.
+    /// Parses the annotations of a SecretProviderClass. `bounds` limit the poll interval.
     pub fn parse(class: &SecretProviderClass, bounds: IntervalBounds) -> Self {
         let annotation = |key| class.metadata.annotations.as_ref().and_then(|it| it.get(key));
         let mut problems = Vec::new();
@@ -60,13 +60,13 @@ impl RotationPolicy {
     }
 }
 
-/// The value of the refresh annotation, as a digest of fixed length for the marker.
+/// The start of the SHA-256 digest of the refresh annotation's value, as the marker records it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RefreshRequest(String);
 
 impl RefreshRequest {
-    /// The request for this annotation value; `None` if it is empty.
+    /// Returns the digest of an annotation value; `None` if the value is empty.
     pub fn of(value: &str) -> Option<Self> {
         use fmt::Write;
 
@@ -82,7 +82,7 @@ impl RefreshRequest {
         Some(Self(hex))
     }
 
-    /// The digest as lower-case hexadecimal digits.
+    /// The digest in lower-case hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -7,12 +7,12 @@ use crate::directory::{DirectoryEntryKind, FileAttributes, OpenDirectory, Volume
 use crate::generation::VolumeGeneration;
 use crate::payload::Payload;
 
-/// The outcome of the comparison.
+/// The outcome of [`compare_generation`].
 #[derive(Debug)]
 pub(crate) enum PayloadComparison {
-    /// The same files with the same bytes; some may need other attributes.
+    /// The files and their bytes are the same; some may need other modes or groups.
     Equal { corrections: Vec<AttributeCorrection> },
-    /// Other files, or other bytes.
+    /// There are other files, or other bytes.
     Differs,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn compare_generation(
 }
 
 /// Collects the files below `folder` by path. Returns false if it contains an entry that this
-/// driver never writes.
+/// driver never writes, such as a link.
 fn collect_files(
     folder: &OpenDirectory,
     above: &str,

@@ -166,7 +166,7 @@ impl OpenDirectory {
         self.fail_point.clone()
     }
 
-    /// Marks the point right before a step of the publisher.
+    /// Marks the point before a step of the publisher, at which a crash test may kill the process.
     pub(crate) fn reach_step(&self, step: VolumeStep) {
         self.fail_point.reach_step(step);
     }
@@ -285,7 +285,7 @@ impl OpenDirectory {
         let mut file =
             match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE_OPEN_FLAGS, Mode::empty()) {
                 Ok(file) => File::from(file),
-                // The owner may not read this file, so it must be written again.
+                // The owner may not read this file, so the caller must write it again.
                 Err(Errno::ACCESS) => return Ok(false),
                 Err(errno) => return Err(self.error_at(DiskOperation::Open, name, errno)),
             };
@@ -521,7 +521,7 @@ impl OpenDirectory {
         fs::fsync(&*self.file).map_err(|errno| disk_error(DiskOperation::Sync, &self.path, errno))
     }
 
-    /// Marks a call that changes something, at which a test may inject a failure.
+    /// Marks a system call that changes the disk, at which a test may inject a failure.
     fn check_fail_point(
         &self,
         operation: DiskOperation,
@@ -540,7 +540,7 @@ impl OpenDirectory {
     }
 }
 
-/// The error of an operation on a path of the volume.
+/// Creates the error of an operation on a path of the volume.
 pub fn disk_error(
     operation: DiskOperation,
     path: &Path,
@@ -556,7 +556,7 @@ fn is_not_found(error: &io::Error) -> bool {
 }
 
 /// Removes the directory at `path` unless it has entries. A missing directory is not an error. Use
-/// it only for paths that their owner chose: below the kubelet's directory a link may be planted.
+/// it only where no other user can plant a link, never below the kubelet's directory.
 pub(crate) fn remove_if_empty(path: &Path) -> Result<(), VolumeDiskError> {
     match fs::unlinkat(fs::CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),

@@ -39,7 +39,7 @@ impl FailPoint {
         Self { crash_point, ..Self::default() }
     }
 
-    /// Whether no more calls pass.
+    /// Whether all further calls fail.
     #[cfg(test)]
     pub(crate) fn is_exhausted(&self) -> bool {
         use std::sync::atomic::Ordering::SeqCst;
@@ -66,7 +66,7 @@ impl FailPoint {
         )
     }
 
-    /// Marks the point right before a step.
+    /// Marks the point before a step. If the crash point names the step, the process kills itself.
     #[cfg(feature = "crash-points")]
     pub fn reach_step(&self, step: VolumeStep) {
         if let Some(crash) = &self.crash_point {
@@ -74,7 +74,7 @@ impl FailPoint {
         }
     }
 
-    /// Marks the point right before a step.
+    /// Does nothing without the feature `crash-points`.
     #[cfg(not(feature = "crash-points"))]
     pub const fn reach_step(&self, _step: VolumeStep) {}
 }

@@ -1,9 +1,9 @@
 //! The memory that a volume uses and needs, and the request to grow.
 //!
-//! The account of a node counts the actual usage of a volume, not the size limit of its tmpfs. That limit
-//! assumes the largest page size of any machine for every file, and would refuse volumes ten times
-//! too early. One `statvfs` call returns the usage of a tmpfs, retired generations and the marker
-//! included.
+//! The accounting of a node counts the actual usage of each volume, not the size limit of its
+//! tmpfs. That limit assumes the largest page size of any machine for every file, and would reject
+//! volumes ten times too early. One `statvfs` call returns the usage of a tmpfs, including retired
+//! generations and the marker.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct TmpfsUsage {
 }
 
 impl TmpfsUsage {
-    /// The usage that the file system reports.
+    /// Returns the usage in the result of `statvfs`.
     pub fn of(stat: &StatVfs) -> Self {
         let page_size = stat.f_frsize.max(1);
         let pages = stat.f_blocks.saturating_sub(stat.f_bfree);
@@ -40,7 +40,8 @@ impl TmpfsUsage {
     }
 }
 
-/// The most memory of a generation with these files and its marker, in bytes.
+/// Returns the maximum memory of a generation with these files (path, length) and its marker, in
+/// bytes. `page` is the page size.
 pub fn max_generation_size<'a>(
     files: impl IntoIterator<Item = (&'a FilePath, u64)>,
     page: u64,
@@ -61,21 +62,21 @@ pub fn max_generation_size<'a>(
     bytes.saturating_add(max_marker_size(count))
 }
 
-/// The least memory of a file of this length, in bytes, wherever it lies in its volume.
+/// Returns the minimum memory of a file of this length, in bytes, anywhere in a volume.
 pub fn min_file_size(length: u64) -> u64 {
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(1);
     let content = length.div_ceil(page).saturating_mul(page);
     content.saturating_add(2 * INODE_BYTES).saturating_add(MARKER_BYTES_PER_OBJECT)
 }
 
-/// The most memory that the next marker needs in addition to the current one, in bytes, for a
-/// volume with this many files. The marker lists every object, and each object has a file.
+/// Returns the maximum memory that the next marker needs in addition to the current one, in bytes,
+/// for a volume with this many files. The marker lists every object, and each object has a file.
 pub(crate) fn max_marker_size(files: usize) -> u64 {
     let objects = u64::try_from(files).unwrap_or(u64::MAX).saturating_mul(MARKER_BYTES_PER_OBJECT);
     MARKER_BASE_BYTES.saturating_add(objects)
 }
 
-/// Why a volume grows.
+/// The reason why a volume needs more memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryPurpose {
     /// A new volume that no pod uses yet.
@@ -89,7 +90,7 @@ pub enum MemoryPurpose {
 pub struct GrowthRequest {
     /// The current usage.
     pub used: u64,
-    /// The usage that remains after the retired generations were scrubbed.
+    /// The usage after the retired generations are scrubbed.
     pub used_after_scrub: u64,
     /// The most memory that the volume needs while it grows.
     pub needed: u64,
@@ -194,8 +195,8 @@ impl fmt::Display for ByteAmount {
 /// charged like pages.
 const INODE_BYTES: u64 = 1024;
 
-/// The root, the directories of the generation and the marker, the marker and the next one,
-/// `..data` and the next one, and one to spare.
+/// The inodes of a volume without files: the root, the directories of the generation and the
+/// marker, the marker and the next one, `..data` and the next one, and a spare one.
 const LAYOUT_INODES: usize = 8;
 
 /// The size of a marker without objects, in bytes. Most markers fit in a page.

@@ -73,13 +73,13 @@ impl TmpfsMount {
         Ok(found.filter(|place| *place != real).map(|place| Self::adopted(&place)).collect())
     }
 
-    /// The path of some mount below `dir`, of any file system, bind mounts included.
+    /// Returns the path of a mount below `dir` with any file system, bind mounts included.
     pub fn find_any_mount_below(dir: &Path) -> Result<Option<PathBuf>, TmpfsMountError> {
         let (real, table) = canonical_mount_table(dir)?;
         Ok(table.any_mount_below(&real))
     }
 
-    /// The tmpfs on `dir`, which the caller knows to be mounted.
+    /// Returns the tmpfs on `dir`, which the caller knows to be mounted.
     pub fn adopted(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), is_persistent: true }
     }
@@ -113,8 +113,8 @@ impl TmpfsMount {
         self.resize(size).map_err(failed)
     }
 
-    /// Sets the mount flags and a size limit on a tmpfs that another driver mounted. Its content
-    /// fits. Running pods see no difference.
+    /// Sets the mount flags and a size limit on a tmpfs that another driver mounted. The limit is
+    /// large enough for its content, and running pods see no difference.
     pub fn harden(&self) -> Result<(), TmpfsMountError> {
         let failed = |errno| mount_error(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
@@ -141,7 +141,7 @@ impl TmpfsMount {
             Err(Errno::INVAL | Errno::NOENT) => Ok(()),
             result => result,
         };
-        // An open file must not keep a pod from terminating.
+        // Open files in the volume must not keep the pod from terminating.
         match attempt(UnmountFlags::empty()) {
             Err(Errno::BUSY) => attempt(UnmountFlags::DETACH),
             result => result,
@@ -235,7 +235,7 @@ impl fmt::Display for MountOperation {
     }
 }
 
-/// The path of `dir` without links, as in the mount table, and the mount table.
+/// Returns the path of `dir` without links, as in the mount table, and the mount table.
 fn canonical_mount_table(dir: &Path) -> Result<(PathBuf, MountTable), TmpfsMountError> {
     let failed = |source| TmpfsMountError::SystemCall {
         operation: MountOperation::Inspect,
@@ -247,11 +247,11 @@ fn canonical_mount_table(dir: &Path) -> Result<(PathBuf, MountTable), TmpfsMount
     Ok((real, table))
 }
 
-/// Whether something is mounted on `dir`: its device, or else its inode, differs from that of an
-/// entry of its parent. A volume never has a bind mount of a parent's own directory.
+/// Whether `dir` is a mount point: its device differs from that of its parent, or both are the same
+/// inode (a root). Does not detect a bind mount from the same device.
 ///
-/// The publisher needs more of a target and of the kernel: the mount id, by an open handle
-/// (`publisher::mount_target`, Linux 5.8). [`TmpfsMount`] works without it.
+/// The publisher compares mount ids through an open handle instead (`publisher::mount_target`,
+/// Linux 5.8). [`TmpfsMount`] also works on older kernels.
 fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
     let own = rustix::fs::lstat(dir)?;
     let parent = rustix::fs::lstat(dir.join(".."))?;
@@ -285,14 +285,14 @@ impl TmpfsOptions {
     }
 }
 
-/// The space of files of these lengths. A tmpfs counts in pages, each file has its own, and a long
-/// link needs one more.
+/// Returns the space that files of these lengths need. A tmpfs counts in pages, each file has its
+/// own pages, and a long link needs one more.
 fn capacity_for(lengths: impl IntoIterator<Item = u64>, page: u64) -> u64 {
     let pages = |length: u64| length.div_ceil(page).saturating_add(1).saturating_mul(page);
     lengths.into_iter().map(pages).fold(0, u64::saturating_add)
 }
 
-/// Kernels before 6.4, and user namespaces, do not support `noswap`.
+/// Calls with `noswap`, or without it on kernels before 6.4 and in user namespaces.
 fn with_or_without_noswap(
     tmpfs_options: TmpfsOptions,
     call: impl Fn(CString) -> Result<(), Errno>,

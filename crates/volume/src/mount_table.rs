@@ -11,7 +11,7 @@ use crate::generation::VolumeGeneration;
 #[derive(Debug)]
 pub struct MountTable(Vec<u8>);
 
-/// The used fields of one line of the table.
+/// The fields of one line of the table that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct MountTableEntry<'a> {
     device: &'a [u8],
@@ -27,7 +27,7 @@ impl MountTable {
         std::fs::read(path).map(Self).map_err(|error| disk_error(DiskOperation::Read, path, error))
     }
 
-    /// The generations on `device` (`major:minor`) of which a mount shows a part.
+    /// Returns the generations on `device` (`major:minor`) of which a bind mount shows a part.
     ///
     /// `subPath` creates such mounts: the kubelet resolves the links and bind-mounts the file into
     /// the container, which then sees the inode of one generation as long as it runs.
@@ -40,12 +40,12 @@ impl MountTable {
             .collect()
     }
 
-    /// The number of mounts that are stacked on `point`.
+    /// Returns the number of mounts that are stacked on `point`.
     pub fn layer_count(&self, point: &Path) -> usize {
         self.entries().filter(|line| line.mount_point == point).count()
     }
 
-    /// The tmpfs mount points below `dir`, each once.
+    /// Returns the tmpfs mount points below `dir`, without duplicates.
     pub fn tmpfs_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
         let mut points: Vec<_> = self
             .entries()
@@ -57,7 +57,7 @@ impl MountTable {
         points
     }
 
-    /// The path of some mount below `dir`, of any file system.
+    /// Returns the path of a mount below `dir`, with any file system.
     pub(crate) fn any_mount_below(&self, dir: &Path) -> Option<PathBuf> {
         let below = |line: &MountTableEntry<'_>| {
             line.mount_point != dir && line.mount_point.starts_with(dir)
@@ -76,7 +76,7 @@ impl MountTable {
     }
 }
 
-/// The table escapes space, tab, newline and backslash as three octal digits.
+/// Decodes a path: the table escapes space, tab, newline and backslash as three octal digits.
 fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -111,7 +111,7 @@ impl AtomicVolume {
         Ok(is_linked && self.directory.find_child(generation.as_ref())?.is_some())
     }
 
-    /// Reads the file that readers see under `path`.
+    /// Reads the file that readers see under `path`; `None` if there is none.
     pub fn load_file(
         &self,
         path: &FilePath,
@@ -155,7 +155,7 @@ impl AtomicVolume {
         Ok(generations.current.is_none() && entries.keys().all(|name| is_leftover(name)))
     }
 
-    /// Reads the marker, if there is one.
+    /// Reads the marker; `None` if there is none.
     pub fn load_marker(&self) -> Result<Option<Vec<u8>>, PublishError> {
         let Some(marker_dir) = self.directory.find_child(MARKER_DIR.as_ref())? else {
             return Ok(None);
@@ -163,7 +163,7 @@ impl AtomicVolume {
         Ok(marker_dir.load_file(MARKER.as_ref(), MAX_MARKER_BYTES)?)
     }
 
-    /// Replaces the marker atomically. Pods cannot read it. A marker above the size limit is
+    /// Replaces the marker atomically. Pods cannot read it. A marker above the size limit is still
     /// written for inspection, but a later process ignores it, and a warning is logged.
     pub fn write_marker(&self, marker: &[u8]) -> Result<(), PublishError> {
         if byte_count(marker) > MAX_MARKER_BYTES {

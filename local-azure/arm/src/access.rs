@@ -17,7 +17,7 @@ use super::error::{ArmServiceError, LinkedAction, bad_request};
 use super::lock_check::require_unlocked;
 use super::request_scopes::{group_scope, resource_type};
 
-/// Authenticates a caller, checks the permission for `action` at `scope`, and that no lock forbids it.
+/// Authenticates the caller, and checks its permission and the locks for `action` at `scope`.
 ///
 /// Authorization precedes any look-up: a 404 also proves the permission.
 pub fn authorize_call(
@@ -31,7 +31,8 @@ pub fn authorize_call(
     Ok(caller)
 }
 
-/// Verifies the token, the `api-version` and the subscription, if the path has one.
+/// Verifies the token and the `api-version`, and that the subscription in the path, if any, exists
+/// in the token's tenant.
 pub(super) fn authenticate(
     call: &mut OperationContext<'_>,
 ) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {
@@ -141,7 +142,7 @@ pub(super) fn authorize_links(
     Err(ArmServiceError::LinkedUnauthorized { client, caller, action, scope, missing }.to_reply())
 }
 
-/// `authorize_links` for the write of `resource`, which links one other resource.
+/// Like `authorize_links`, for one linked resource, on which the caller needs `action`.
 pub fn authorize_link(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -179,7 +180,7 @@ fn access_check<'a>(
     }
 }
 
-/// Whether a caller has a role assignment at a scope, above it or below it.
+/// Whether a caller has a role assignment on a scope, on one above it or on one below it.
 pub(super) fn has_assignment_around(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -193,7 +194,7 @@ pub(super) fn has_assignment_around(
     )
 }
 
-/// The name of the caller in error messages: that of a user, or the client id of an application.
+/// Returns the caller as in error messages: a user principal name, or a client id.
 fn client_name(call: &OperationContext<'_>, caller: &AuthenticatedCaller) -> String {
     match call.azure().directory.user(caller.object_id) {
         Some(user) => user.principal_name.clone(),
@@ -201,7 +202,7 @@ fn client_name(call: &OperationContext<'_>, caller: &AuthenticatedCaller) -> Str
     }
 }
 
-/// Rejects a request whose resource group does not exist.
+/// Returns an error reply if the resource group in the path does not exist.
 pub fn require_group(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
     let group = group_scope(call)?;
     match call.azure().resources.resource(&group) {
@@ -212,7 +213,7 @@ pub fn require_group(call: &OperationContext<'_>) -> Result<(), ServiceReply> {
     }
 }
 
-/// The body as a JSON object.
+/// Parses the request body as a JSON object.
 pub fn json_body(call: &OperationContext<'_>) -> Result<Value, ServiceReply> {
     match call.request.parse_json_body::<Value>() {
         Ok(body) if body.is_object() => Ok(body),
@@ -243,7 +244,7 @@ fn with_rate_limit_header(call: &OperationContext<'_>, reply: ServiceReply) -> S
     reply.with_header(header, left)
 }
 
-/// A list: `value`, and `nextLink` if `$top` truncates it.
+/// Returns a list reply: `value`, and `nextLink` if `$top` or a setting truncates it.
 pub fn list_reply(
     call: &OperationContext<'_>,
     items: Vec<Value>,
@@ -268,7 +269,7 @@ pub fn list_reply(
     Ok(json_reply(call, StatusCode::OK, &body))
 }
 
-/// The URL of the list from `skip` on, on the host that the client used.
+/// Returns the URL of the page that starts at index `skip`, on the host that the client used.
 fn next_link(call: &OperationContext<'_>, skip: usize) -> String {
     let request = call.request;
     let mut query = url::form_urlencoded::Serializer::new(String::new());

@@ -1,4 +1,4 @@
-//! The permissions of the caller at a scope, and the number of role assignments of a subscription.
+//! The permissions of the caller on a scope, and the number of role assignments in a subscription.
 //! Reference: Microsoft.Authorization, 2022-04-01 and 2019-08-01-preview.
 
 use http::{Method, StatusCode};
@@ -28,7 +28,7 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
     },
 ];
 
-/// `GET {scope}/…/permissions`: the permissions of the caller's roles that are effective at the scope.
+/// `GET {scope}/…/permissions`: the permissions that the caller's roles grant on the scope.
 fn list_permissions(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let at = extension_scope(call)?;
     let caller = authorize_call(call, "Microsoft.Authorization/permissions/read", &at)?;

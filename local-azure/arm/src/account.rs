@@ -82,7 +82,7 @@ pub(super) fn list_tenants(call: &mut OperationContext<'_>) -> Result<ServiceRep
     list_reply(call, vec![tenant])
 }
 
-/// `GET /subscriptions`: the subscriptions in which the caller has an assignment at any scope.
+/// `GET /subscriptions`: the subscriptions in which the caller has a role assignment on any scope.
 pub(super) fn list_subscriptions(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

@@ -46,7 +46,7 @@ const TYPES_WITH_OK: &[&str] = &[
     "Microsoft.Web/serverfarms",
 ];
 
-/// The status of the reply to the creation of a resource of a type, ignoring the case of the type.
+/// Returns the status of the reply to the creation of a resource. Ignores the case of the type.
 pub(super) fn creation_status(resource_type: &str) -> StatusCode {
     if TYPES_WITH_OK.iter().any(|known| known.eq_ignore_ascii_case(resource_type)) {
         StatusCode::OK

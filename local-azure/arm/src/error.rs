@@ -10,14 +10,14 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::json;
 
-/// An error reply of Azure Resource Manager, with what its message names.
+/// An error reply of Azure Resource Manager, with the values for its message.
 #[derive(Debug)]
 pub enum ArmServiceError<'a> {
     /// The token is missing or invalid.
     InvalidToken {
         /// `AuthenticationFailed`, `InvalidAuthenticationToken…`, `ExpiredAuthenticationToken`.
         code: &'static str,
-        /// The token service: authority and tenant.
+        /// The URL of the token service, with the tenant.
         authority: String,
         /// The problem of the token.
         message: String,
@@ -28,7 +28,7 @@ pub enum ArmServiceError<'a> {
         client: String,
         caller: &'a AuthenticatedCaller,
         action: &'a str,
-        /// The scope at which it was evaluated.
+        /// The scope for which the action was evaluated.
         scope: &'a AccessScope,
         /// Why the action is not granted.
         miss: NearestMiss<'a>,
@@ -69,7 +69,7 @@ pub enum ArmServiceError<'a> {
 /// A resource that the body of a request links, and the action that the link needs there.
 #[derive(Debug)]
 pub struct LinkedAction<'a> {
-    /// Such as `Microsoft.Network/virtualNetworks/subnets/join/action`.
+    /// The action, such as `Microsoft.Network/virtualNetworks/subnets/join/action`.
     pub(super) action: &'a str,
     /// The linked resource.
     pub(super) scope: &'a AccessScope,
@@ -203,7 +203,7 @@ impl MissingResource {
     }
 }
 
-/// Azure names the type, the name and the group of the missing resource.
+/// Returns Azure's message for a missing resource: type, name and resource group.
 fn resource_not_found_message(id: &AccessScope) -> String {
     let segments: Vec<_> = id.as_str().trim_start_matches('/').split('/').collect();
     match (MissingResource::classify(id), segments.as_slice()) {
@@ -221,7 +221,7 @@ fn resource_not_found_message(id: &AccessScope) -> String {
     }
 }
 
-/// The messages of Azure for a denied request.
+/// Returns Azure's message for a denied request.
 fn unauthorized_message(
     client: &str,
     caller: &AuthenticatedCaller,
@@ -241,12 +241,12 @@ fn unauthorized_message(
     }
 }
 
-/// A malformed request: 400.
+/// Returns the reply to a malformed request: 400.
 pub fn bad_request(code: &'static str, message: impl Into<String>) -> ServiceReply {
     ArmServiceError::Other(StatusCode::BAD_REQUEST, code, message.into()).to_reply()
 }
 
-/// A request that conflicts with the stored state: 409.
+/// Returns the reply to a request that conflicts with the stored state: 409.
 pub fn conflict(code: &'static str, message: impl Into<String>) -> ServiceReply {
     ArmServiceError::Other(StatusCode::CONFLICT, code, message.into()).to_reply()
 }

@@ -43,7 +43,7 @@ const fn generic_operation(
     ServiceOperation { id, method, path, support: OperationSupport::Echo, handler }
 }
 
-/// Says in every reply that the resource is stored as given.
+/// Marks a reply for a resource that is stored as given, with the header `x-lanyard-provider`.
 fn label(reply: Result<ServiceReply, ServiceReply>) -> Result<ServiceReply, ServiceReply> {
     let label = |reply: ServiceReply| {
         if reply.status == StatusCode::NOT_IMPLEMENTED {
@@ -58,7 +58,7 @@ fn put(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (id, kind) = generic_id(call)?;
     authorize_call(call, &format!("{kind}/write"), &id)?;
     require_group(call)?;
-    // An extension belongs to the last namespace in the path.
+    // For an extension resource, this is the last namespace in the path.
     let (namespace, _) = kind.split_once('/').unwrap_or((&kind, ""));
     require_registered(call, namespace)?;
     let body = json_body(call)?;
@@ -102,7 +102,7 @@ fn store(
     Ok(json_reply(call, status, &wire.unwrap_or_default()))
 }
 
-/// A resource, or the list of a collection.
+/// `GET` of a resource, or of a collection.
 fn get(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let path = path_scope(call)?;
     let is_collection = path.as_str().parse::<ArmResourceId>().is_err()
@@ -148,7 +148,7 @@ fn delete(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply>
     Ok(empty_reply(call, StatusCode::OK))
 }
 
-/// The id and the type in the path, unless the emulator implements the type.
+/// Returns id and type in the path. Rejects types that the emulator implements.
 fn generic_id(call: &OperationContext<'_>) -> Result<(AccessScope, String), ServiceReply> {
     let id = path_scope(call)?;
     let kind = resource_type(&id)?;
@@ -156,8 +156,8 @@ fn generic_id(call: &OperationContext<'_>) -> Result<(AccessScope, String), Serv
     Ok((id, kind))
 }
 
-/// The types that are never stored as given, with what storing them would do. A type stands for its child types
-/// too; without a name, for all types of the namespace.
+/// The types that are never stored as given, and the consequence of storing them. A type includes
+/// its child types; a namespace includes all its types.
 const REFUSED_TYPES: &[(&str, &str)] = &[
     ("Microsoft.Authorization/denyAssignments", "it would deny nothing"),
     (
@@ -167,8 +167,8 @@ const REFUSED_TYPES: &[(&str, &str)] = &[
     ("Microsoft.Management", "management groups would not be above any subscription"),
 ];
 
-/// The types whose changes must reach another service. A program without their provider does not store them, and a
-/// type stands for its child types too.
+/// The types whose changes must reach another emulated service. A program without the resource
+/// provider of such a type does not store its resources. A type includes its child types.
 const TYPES_WITH_PROVIDER: &[&str] = &[
     "Microsoft.KeyVault/vaults",
     USER_ASSIGNED_IDENTITIES,
@@ -182,12 +182,12 @@ fn is_within(kind: &str, ancestor: &str) -> bool {
         && matches!(kind.as_bytes().get(ancestor.len()), None | Some(b'/'))
 }
 
-/// The entry of [`REFUSED_TYPES`] for a type.
+/// Returns the entry of [`REFUSED_TYPES`] that includes the type.
 fn refused_type(kind: &str) -> Option<(&'static str, &'static str)> {
     REFUSED_TYPES.iter().find(|(refused, _)| is_within(kind, refused)).copied()
 }
 
-/// The entry of [`TYPES_WITH_PROVIDER`] for a type, if the program lacks its provider.
+/// Returns the entry of [`TYPES_WITH_PROVIDER`] for a type without its resource provider.
 fn type_without_provider(
     kind: &str,
     implemented: &BTreeMap<&'static str, BTreeSet<String>>,
@@ -201,8 +201,8 @@ fn type_without_provider(
     found.copied().filter(|entry| !is_provided(entry))
 }
 
-/// Refuses the types of [`REFUSED_TYPES`], changes of types without their provider, and the operations that an
-/// implemented type lacks.
+/// Rejects the types in [`REFUSED_TYPES`], changes of types without their resource provider, and
+/// requests for which an implemented type has no operation.
 fn require_unknown_type(call: &OperationContext<'_>, kind: &str) -> Result<(), ServiceReply> {
     let (namespace, name) = kind.split_once('/').unwrap_or((kind, ""));
     let namespace = require_namespace(namespace)?;

@@ -68,12 +68,12 @@ pub const EXTENSION_SERVICE: EmulatedService = EmulatedService::new(
         role_definitions::OPERATIONS,
         role_assignments::OPERATIONS,
         access_permissions::OPERATIONS,
-        // Last: all types without operations of their own.
+        // Must be last, because it has the types without operations of their own.
         generic_resources::OPERATIONS,
     ],
 );
 
-/// An error of the engine as Azure Resource Manager writes it.
+/// Converts an error of the emulator's engine to the reply of Azure Resource Manager.
 fn arm_engine_error(error: EngineError<'_>) -> ServiceReply {
     match error {
         EngineError::Throttled { seconds } => {
@@ -122,7 +122,7 @@ const fn account_operation(
     ServiceOperation { id, method: Method::GET, path, support: OperationSupport::Full, handler }
 }
 
-/// The ways to read stored resources.
+/// What a read operation returns.
 #[derive(Debug, Clone, Copy)]
 pub enum ArmReadKind {
     /// One resource.
@@ -132,7 +132,7 @@ pub enum ArmReadKind {
     SubscriptionCollection,
 }
 
-/// A read operation of a type without write operations.
+/// A read operation of a resource type that has no write operations.
 pub const fn read_only_operation(
     id: &'static str,
     what: ArmReadKind,
@@ -142,7 +142,7 @@ pub const fn read_only_operation(
     build_read_operation(id, what, path, support)
 }
 
-/// A read operation of a type with write operations.
+/// A read operation of a resource type that has write operations.
 pub const fn read_operation(
     id: &'static str,
     what: ArmReadKind,

@@ -9,12 +9,12 @@ use lanyard_vocabulary::Cloud;
 
 use super::error::bad_request;
 
-/// A region.
+/// An Azure region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
     /// The name in resources, such as `westeurope`.
     pub name: &'static str,
-    /// The name for people, such as `West Europe`.
+    /// The name that clients show, such as `West Europe`.
     pub display_name: &'static str,
     /// The part of the world, such as `Europe`.
     pub(crate) geography_group: &'static str,
@@ -94,7 +94,7 @@ const CHINA: &[Region] = &[
     region("chinanorth3", "China North 3", "China"),
 ];
 
-/// The regions of a cloud; those of the public cloud for clouds without a published list.
+/// Returns the regions of a cloud, or those of the public cloud if the cloud has no published list.
 pub const fn regions_of_cloud(cloud: Cloud) -> &'static [Region] {
     match cloud {
         Cloud::UsGovernment => US_GOVERNMENT,
@@ -103,7 +103,7 @@ pub const fn regions_of_cloud(cloud: Cloud) -> &'static [Region] {
     }
 }
 
-/// The name of a region from its name or display name: `West Europe` is `westeurope`.
+/// Converts the name or the display name of a region to its name: `West Europe` to `westeurope`.
 pub fn normalize_region(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase()).collect()
 }

@@ -8,14 +8,15 @@ use serde_json::Value;
 
 use super::error::conflict;
 
-/// What a lock can forbid.
+/// An operation that a lock can forbid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockedOperation {
     Write,
     Delete,
 }
 
-/// Rejects a write or a deletion that a lock at `scope`, above it, or for a deletion also below it, forbids.
+/// Rejects a write or a deletion that a lock on `scope` or above it forbids, and a deletion that a
+/// lock below it forbids.
 pub(super) fn require_unlocked(
     call: &OperationContext<'_>,
     action: &str,
@@ -57,7 +58,7 @@ pub(super) fn require_unlocked(
     ))
 }
 
-/// The scope that a lock protects: its id without the segments of the lock.
+/// Returns the scope that a lock protects: the id of the lock without its last segments.
 pub(super) fn locked_scope(lock: &ArmResource) -> AccessScope {
     let id = lock.id.as_str();
     let scope = id.rsplitn(5, '/').nth(4).unwrap_or_default();

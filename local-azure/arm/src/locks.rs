@@ -1,7 +1,7 @@
 //! Management locks: `Microsoft.Authorization/locks`.
 //!
-//! A lock at a scope applies to everything below it. Reference: "Lock your resources to protect your
-//! infrastructure", api-version 2020-05-01.
+//! A lock on a scope applies to everything below it. Reference: "Lock your resources to protect
+//! your infrastructure", api-version 2020-05-01.
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -44,7 +44,7 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
     ),
 ];
 
-/// The scope and the id of the lock in the path.
+/// Returns the scope and the id of the lock in the path.
 fn requested_lock(call: &OperationContext<'_>) -> Result<(AccessScope, AccessScope), ServiceReply> {
     let scope = extension_scope(call)?;
     let name = call.path_parameter("name");
@@ -52,7 +52,7 @@ fn requested_lock(call: &OperationContext<'_>) -> Result<(AccessScope, AccessSco
     Ok((scope, id))
 }
 
-/// The locks at and below the scope; with `atScope()` those at and above it.
+/// `GET` of the locks on and below the scope; with `$filter=atScope()` of those on and above it.
 fn list_locks(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let scope = extension_scope(call)?;
     authorize_call(call, "Microsoft.Authorization/locks/read", &scope)?;

@@ -1,7 +1,8 @@
 //! Long-running operations: writes and deletions that complete while the client polls.
 //!
-//! By default, every operation completes before its reply. Settings delay the operations of a provider or a
-//! type by a number of polls, by a time, or by both. Reference: "Track asynchronous Azure operations".
+//! By default, every operation completes before its reply. Settings delay the operations of a
+//! resource provider or a resource type by a number of polls, by a time, or by both. Reference:
+//! "Track asynchronous Azure operations".
 
 use http::{Method, StatusCode};
 use jiff::SignedDuration;
@@ -48,7 +49,7 @@ pub(super) struct PendingOperation {
 }
 
 impl PendingOperation {
-    /// Starts an operation if the settings delay those of the type.
+    /// Starts an operation. `None` if the settings do not delay those of the resource type.
     pub(super) fn start(
         call: &mut OperationContext<'_>,
         kind: &ResourceType,
@@ -78,7 +79,7 @@ impl PendingOperation {
         Some(Self { id, operation })
     }
 
-    /// Adds the headers for polling to the reply to a write.
+    /// Adds the polling headers to the reply to a write.
     pub(super) fn add_headers(
         &self,
         call: &OperationContext<'_>,
@@ -97,7 +98,7 @@ impl PendingOperation {
         }
     }
 
-    /// The reply to a deletion.
+    /// Returns the 202 reply to a deletion, with the polling headers.
     pub(super) fn accepted_reply(&self, call: &OperationContext<'_>) -> ServiceReply {
         let reply = add_retry_after(&self.operation, empty_reply(call, StatusCode::ACCEPTED));
         let reply = reply.with_header("location", self.url(call, "operationResults"));
@@ -202,8 +203,9 @@ fn poll_requested_operation(
     call.azure().resources.operations.get(&id).cloned().map(|it| (id, it)).ok_or_else(missing)
 }
 
-/// Counts a poll of the pending operation of a resource, if there is one: reading the resource is a poll.
-/// Returns the time in milliseconds until the next poll if the operation is still pending.
+/// Counts a read of a resource as a poll of its pending operation, if the client polls the resource
+/// itself. Returns the value of `retry-after-ms` while the operation is pending, if the settings
+/// have one.
 pub(super) fn poll_resource(
     call: &mut OperationContext<'_>,
     resource: &AccessScope,
@@ -220,7 +222,8 @@ pub(super) fn poll_resource(
     operation.rule.retry_after_milliseconds.filter(|_| operation.ended.is_none())
 }
 
-/// Whether a read of a resource returns 404 although its write has succeeded. Counts the read.
+/// Whether a read must return 404 although the write succeeded (`missing_reads` of the settings).
+/// Counts the read.
 pub(super) fn is_missing_after_write(
     call: &mut OperationContext<'_>,
     resource: &AccessScope,
@@ -240,7 +243,7 @@ pub(super) fn is_missing_after_write(
     true
 }
 
-/// Counts a poll, and completes the operation with the last one.
+/// Counts a poll of the operation, and completes the operation if this was the last poll.
 fn poll(call: &mut OperationContext<'_>, id: Uuid) {
     let now = call.now;
     let Some(operation) = call.azure_mut().resources.operations.get_mut(&id) else { return };

@@ -41,7 +41,7 @@ pub(super) const NAMESPACES: &[(&str, &str)] = &[
     ("Microsoft.Web", "2024-11-01"),
 ];
 
-/// The namespace as Azure spells it, and its newest api-version.
+/// Returns the namespace as Azure spells it, and the newest api-version of its main type.
 pub fn find_namespace(name: &str) -> Option<(&'static str, &'static str)> {
     NAMESPACES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).copied()
 }

@@ -9,17 +9,18 @@ use super::error::bad_request;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ODataFilter(Vec<ODataClause>);
 
-/// One condition.
+/// One clause of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ODataClause {
-    /// `field eq 'value'`.
+    /// `field eq 'value'`: the field and the value.
     Equals(String, String),
-    /// `function()` or `function('argument')`.
+    /// `function()` or `function('argument')`: the function, and the argument or an empty text.
     Function(String, String),
 }
 
 impl ODataFilter {
-    /// Parses the filter of a request. An unknown clause is rejected: ignoring it would return too much.
+    /// Parses the filter of a request. Clauses that are not in `known` are rejected: ignoring one
+    /// would return too much.
     pub fn from_request(call: &OperationContext<'_>, known: &[&str]) -> Result<Self, ServiceReply> {
         let Some(text) = call.request.query("$filter").map(str::trim).filter(|t| !t.is_empty())
         else {
@@ -50,7 +51,7 @@ impl ODataFilter {
         })
     }
 
-    /// The argument of `function`, if the filter has it.
+    /// The argument of `function`, if the filter calls it; empty if the call has no argument.
     pub(super) fn function_argument(&self, function: &str) -> Option<&str> {
         self.0.iter().find_map(|clause| match clause {
             ODataClause::Function(name, value) if name.eq_ignore_ascii_case(function) => {

@@ -1,6 +1,6 @@
-//! Macros for tables of operations. The tables of resource providers use them, too.
+//! Macros for tables of operations, also for those of the crates with resource providers.
 
-/// A path in a resource group.
+/// The path of a resource type in a resource group.
 #[macro_export]
 macro_rules! rg {
     ($rest:expr) => {
@@ -8,7 +8,7 @@ macro_rules! rg {
     };
 }
 
-/// A path in a subscription.
+/// The path of a resource type in a subscription.
 #[macro_export]
 macro_rules! sub {
     ($rest:expr) => {

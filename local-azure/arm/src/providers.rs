@@ -1,7 +1,7 @@
 //! Resource providers and their registration in a subscription.
 //!
-//! Every provider is registered from the start; a client can unregister it, and writes of its types then fail
-//! as in a new subscription. Reference: "Azure resource providers and types".
+//! Every resource provider is registered from the start. A client can unregister one; writes of its
+//! types then fail as in a new subscription. Reference: "Azure resource providers and types".
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -39,7 +39,7 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
     ),
 ];
 
-/// Rejects a namespace that Azure does not have.
+/// Returns the namespace as Azure spells it, or an error reply if Azure has no such namespace.
 pub(super) fn require_namespace(name: &str) -> Result<&'static str, ServiceReply> {
     find_namespace(name).map(|(known, _)| known).ok_or_else(|| {
         ArmServiceError::Other(
@@ -51,7 +51,7 @@ pub(super) fn require_namespace(name: &str) -> Result<&'static str, ServiceReply
     })
 }
 
-/// Rejects a write of a type whose provider is not registered in the subscription.
+/// Rejects a write of a resource whose resource provider is not registered in the subscription.
 pub fn require_registered(
     call: &OperationContext<'_>,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! The changes of a resource that its type checks: a write, which the type also completes, and a deletion.
+//! The write and the deletion of a resource, as the code of its resource type checks them.
 
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::token::AuthenticatedCaller;
@@ -12,7 +12,7 @@ pub struct ResourceWrite<'w, 'c> {
     pub call: &'w mut OperationContext<'c>,
     pub caller: &'w AuthenticatedCaller,
     pub id: &'w AccessScope,
-    /// The resource before the write.
+    /// The resource before the write; `None` if the write creates it.
     pub existing: Option<ArmResource>,
     /// The body to store, without `properties`.
     pub body: Map<String, Value>,
@@ -29,24 +29,24 @@ impl ResourceWrite<'_, '_> {
         &self.call.azure().resources
     }
 
-    /// Sets a property unless the client or the existing resource has it.
+    /// Sets a property that the client did not send: to the existing value, or else to `value`.
     pub fn default_property(&mut self, name: &str, value: Value) {
         let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
         self.properties.entry(name.to_owned()).or_insert(existing.unwrap_or(value));
     }
 
-    /// Sets `resourceGuid`.
+    /// Sets `resourceGuid`, which the client cannot change.
     pub fn service_guid(&mut self) {
         let id = self.call.ids.next_uuid();
         self.service_property("resourceGuid", || json!(id));
     }
 
-    /// Replaces the children of a type.
+    /// Replaces the child resources of a type.
     pub fn replace_children(&mut self, kind: &'static str, children: Vec<ArmResource>) {
         self.children.push((kind, children));
     }
 
-    /// Sets a property that only the service writes: the existing value, or a new one.
+    /// Sets a property that clients cannot write: to the existing value, or else to a new one.
     pub fn service_property(&mut self, name: &str, value: impl FnOnce() -> Value) {
         let existing = self.existing.as_ref().and_then(|known| known.property(name)).cloned();
         self.properties.insert(name.to_owned(), existing.unwrap_or_else(value));

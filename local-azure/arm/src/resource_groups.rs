@@ -162,7 +162,7 @@ fn delete_group(call: &mut OperationContext<'_>) -> Result<ServiceReply, Service
     Ok(empty_reply(call, StatusCode::OK))
 }
 
-/// Rejects the deletion of a group with a resource that resources outside of the group use.
+/// Rejects the deletion of a resource group if resources outside of it use one of its resources.
 fn require_deletable_content(
     call: &OperationContext<'_>,
     group: &AccessScope,

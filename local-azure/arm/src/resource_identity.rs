@@ -10,8 +10,8 @@ use super::request_scopes::{parse_request_scope, resource_id};
 use super::resource_change::ResourceWrite;
 use super::resource_type::USER_ASSIGNED_IDENTITIES;
 
-/// Completes `identity`: creates or removes the system-assigned identity, and checks that the caller may assign
-/// the user-assigned ones.
+/// Completes `identity` in the body: creates or removes the system-assigned identity, and checks
+/// that the caller may assign the user-assigned identities.
 pub fn complete_identity(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let given = match write.body.remove("identity") {
         Some(Value::Object(identity)) => identity,
@@ -46,7 +46,8 @@ pub fn complete_identity(write: &mut ResourceWrite<'_, '_>) -> Result<(), Servic
     Ok(())
 }
 
-/// The ids of the assigned identities with their principals. A `null` removes an identity.
+/// Returns `userAssignedIdentities`: the principal and client id of each identity, by its resource
+/// id. A `null` removes an identity.
 fn user_assigned(
     write: &ResourceWrite<'_, '_>,
     assigned: &Map<String, Value>,
@@ -75,7 +76,8 @@ fn user_assigned(
     Ok(Value::Object(completed))
 }
 
-/// The tenant and the object id of the system-assigned identity, which is created if it does not exist.
+/// Returns the tenant id and the object id of the system-assigned identity, which it creates if it
+/// does not exist.
 fn system_assigned(
     write: &mut ResourceWrite<'_, '_>,
     resource_id: &ArmResourceId,

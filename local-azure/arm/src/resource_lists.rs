@@ -1,5 +1,5 @@
-//! Lists across types: `/resources` of a group or a subscription. `az` uses it to find a vault without its
-//! group.
+//! Lists across types: `/resources` of a resource group or a subscription. `az` uses it to find a
+//! vault without knowing its resource group.
 
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
@@ -76,7 +76,8 @@ fn matches_filter(filter: &ODataFilter, resource: &ArmResource) -> bool {
         && has_filtered_tag(filter, resource)
 }
 
-/// Whether a resource has the tag of a filter. Tag names are case-insensitive.
+/// Whether a resource has the tag in a filter; true if the filter has none. Tag names are
+/// case-insensitive.
 pub(super) fn has_filtered_tag(filter: &ODataFilter, resource: &ArmResource) -> bool {
     let Some(wanted) = filter.equals_value("tagName") else { return true };
     let tags = resource.body.get("tags").and_then(Value::as_object);
@@ -86,15 +87,16 @@ pub(super) fn has_filtered_tag(filter: &ODataFilter, resource: &ArmResource) -> 
     })
 }
 
-/// Whether these lists contain the resource. Of child resources, they contain only those with a location, such as
-/// the virtual network links of a private DNS zone, but no subnets. Azure lists locks only as locks.
+/// Whether lists across types contain the resource: child resources only if they have a location,
+/// such as the virtual network links of a private DNS zone. Azure lists locks only as locks.
 fn is_listed(resource: &ArmResource) -> bool {
     let is_lock = resource.kind.eq_ignore_ascii_case(LOCK_TYPE);
     let is_top_level = resource.kind.matches('/').count() == 1;
     !is_lock && (is_top_level || resource.body.get("location").is_some())
 }
 
-/// The name in these lists, which of a child resource contains the names of its parents.
+/// Returns the name in lists across types. That of a child resource starts with the names of its
+/// parents.
 fn listed_name(resource: &ArmResource) -> String {
     let types = resource.kind.matches('/').count();
     let mut names: Vec<_> = resource.id.as_str().rsplit('/').step_by(2).take(types).collect();
@@ -102,7 +104,7 @@ fn listed_name(resource: &ArmResource) -> String {
     names.join("/")
 }
 
-/// The resource without its properties, as in these lists.
+/// Renders a resource as in lists across types: without its properties.
 fn resource_summary_json(resource: &ArmResource) -> Value {
     let mut wire = resource.to_json();
     if let Value::Object(fields) = &mut wire {

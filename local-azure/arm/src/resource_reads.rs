@@ -1,5 +1,5 @@
-//! Read operations: one resource, those of a group, those of a parent, those of a subscription. The type, and
-//! with it the permission, comes from the path.
+//! Read operations: one resource, or the resources of a resource group, a parent or a subscription.
+//! The path determines the type, and with it the permission.
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -47,7 +47,7 @@ fn is_unsettled(resource: &ArmResource) -> bool {
     matches!(state, Some("Creating" | "Updating" | "Deleting"))
 }
 
-/// The resource of a `GET`, if the caller may read it.
+/// Returns the resource in the path, if the caller may read it.
 pub(super) fn authorize_and_find<'c>(
     call: &'c mut OperationContext<'_>,
 ) -> Result<&'c ArmResource, ServiceReply> {
@@ -56,7 +56,7 @@ pub(super) fn authorize_and_find<'c>(
     find_resource(call, &id)
 }
 
-/// A resource, or the error for the missing part.
+/// Returns a resource, or the error reply for a missing resource group or resource.
 pub fn find_resource<'c>(
     call: &'c OperationContext<'_>,
     id: &AccessScope,
@@ -68,7 +68,7 @@ pub fn find_resource<'c>(
         .ok_or_else(|| ArmServiceError::ResourceNotFound(id).to_reply())
 }
 
-/// `GET` of a collection in a resource group or below a resource: permission `<type>/read` there.
+/// `GET` of a collection below a scope; needs the permission `<type>/read` on the scope.
 pub fn list_child_collection(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -90,8 +90,8 @@ pub fn list_in_subscription(call: &mut OperationContext<'_>) -> Result<ServiceRe
     list_readable(call, &subscription, &kind, &format!("{kind}/read"), |_| true)
 }
 
-/// The `wanted` resources of a type below `subscription` for which the caller has the permission for
-/// `action`. A caller without any assignment below it is rejected.
+/// Returns the `wanted` resources of a type on which the caller has the permission for `action`. A
+/// caller without any role assignment in `subscription` is rejected.
 pub(super) fn list_readable(
     call: &mut OperationContext<'_>,
     subscription: &AccessScope,
@@ -113,22 +113,22 @@ pub(super) fn list_readable(
     list_reply(call, items)
 }
 
-/// The parent of a collection's path, and the type of its members.
+/// Returns the parent of a collection and the type of its resources.
 fn parse_collection_path(
     call: &OperationContext<'_>,
 ) -> Result<(AccessScope, String), ServiceReply> {
     let path = path_scope(call)?;
     let kind = resource_type(&path.child("_"))?;
     let segments: Vec<_> = path.as_str().trim_start_matches('/').split('/').collect();
-    // Without the collection itself; for a group, also without `providers/<namespace>`.
+    // Drops the name of the collection; in a resource group, also `providers/<namespace>`.
     let direct =
         segments.len() >= 3 && segments[segments.len() - 3].eq_ignore_ascii_case("providers");
     let retained = segments.len() - if direct { 3 } else { 1 };
     Ok((parse_request_scope(&format!("/{}", segments[..retained].join("/")))?, kind))
 }
 
-/// Collections below a resource require that resource. Implicit resources such as `blobServices/default`
-/// exist with their account.
+/// Rejects a collection whose parent does not exist. Implicit resources such as
+/// `blobServices/default` exist with their storage account.
 fn require_parent(call: &OperationContext<'_>, parent: &AccessScope) -> Result<(), ServiceReply> {
     let trimmed = parent.as_str().strip_suffix("/default").and_then(|text| text.rsplit_once('/'));
     let parent = match trimmed {

@@ -18,8 +18,8 @@ pub fn remove_resource(call: &mut OperationContext<'_>, id: &AccessScope) {
     remove_dependent_state(services, call.azure_mut(), &removed, now);
 }
 
-/// Applies the side effects of removing resources: identities are removed from the directory, types release what
-/// they have besides the resource, and role assignments at removed scopes are deleted.
+/// Applies the side effects of removing resources: managed identities leave the directory, resource
+/// types release their other state, and role assignments on removed scopes are deleted.
 fn remove_dependent_state(
     services: &ServiceSet,
     azure: &mut AzureState,

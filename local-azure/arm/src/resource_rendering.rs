@@ -1,4 +1,4 @@
-//! The stored resources as in replies.
+//! Renders stored resources as clients see them.
 
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::AccessScope;
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::resource_types::find_resource_type;
 
-/// A stored resource as in replies; `null` if it does not exist.
+/// Renders the resource with an id; `null` if it does not exist.
 pub fn render_resource(call: &OperationContext<'_>, id: &AccessScope) -> Value {
     let resources = &call.azure().resources;
     resources.resource(id).map_or(Value::Null, |resource| render_stored(call, resource))
 }
 
-/// A resource as in replies.
+/// Renders a stored resource.
 pub fn render_stored(call: &OperationContext<'_>, resource: &ArmResource) -> Value {
     let (clouds, resources) = (call.clouds, &call.azure().resources);
     let kind = find_resource_type(call.services, &resource.kind);

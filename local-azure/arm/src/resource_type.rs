@@ -1,4 +1,4 @@
-//! Resource types as data: names, regions, api-versions, and what writing and deleting one checks.
+//! Resource types as data: names, regions, api-versions, and the checks of writes and deletions.
 //!
 //! Reference: "Naming rules and restrictions for Azure resources"; the api-versions that the resource
 //! providers list under `/subscriptions/{id}/providers/{namespace}`.
@@ -28,13 +28,14 @@ pub struct ResourceType {
     pub region: RegionRule,
     /// The oldest api-version of the type.
     pub oldest_api_version: &'static str,
-    /// Validates the body and completes it. The body has `properties`, and the checks of every type passed.
+    /// Validates and completes the body, which has `properties` and passed the common checks.
     pub prepare: fn(&mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply>,
     /// Rejects the deletion of a resource in use.
     pub check_deletion: fn(&ResourceDeletion<'_>) -> Result<(), ServiceReply>,
-    /// Releases what the state has besides a removed resource. Returns the resources that Azure removes with it.
+    /// Releases the state outside of a removed resource. Returns the ids of the resources that
+    /// Azure removes with it.
     pub release: fn(&mut AzureState, &ArmResource, Timestamp) -> Vec<AccessScope>,
-    /// The resource as in replies, where it differs from the stored one.
+    /// Renders a resource, if replies differ from the stored resource.
     pub render: Option<fn(&ArmResourceStore, &ArmResource) -> Value>,
     /// JSON pointers to the URLs of the data plane in replies, and to objects with such URLs. They are stored
     /// without the port, which depends on the listener.
@@ -51,7 +52,7 @@ pub struct ResourceType {
 }
 
 impl ResourceType {
-    /// A regional type without own checks, whose operations are long-running.
+    /// A type with a region whose operations are long-running, without checks of its own.
     pub const fn regional(
         name: &'static str,
         naming: NamingRule,
@@ -89,18 +90,18 @@ impl ResourceType {
     }
 }
 
-/// The region of a resource.
+/// The rule for `location` of the resources of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegionRule {
     /// A required region, which cannot change.
     Regional,
-    /// `global`.
+    /// `location` is always `global`.
     Global,
-    /// None: children and extensions.
+    /// There is no `location`: child and extension resources.
     None,
 }
 
-/// The characters at an end of a name.
+/// The characters that a name may start or end with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameEdge {
     Any,
@@ -129,7 +130,7 @@ impl NameEdge {
     }
 }
 
-/// The rule for names of a type.
+/// The rule for the names of the resources of a type.
 #[derive(Debug, Clone, Copy)]
 pub struct NamingRule {
     /// The least and the greatest number of characters.
@@ -140,7 +141,7 @@ pub struct NamingRule {
     pub lower_case: bool,
     pub first: NameEdge,
     pub last: NameEdge,
-    /// A text that no name contains; empty if there is none.
+    /// A text that no name may contain; empty if there is none.
     pub forbidden: &'static str,
 }
 
@@ -157,7 +158,7 @@ impl NamingRule {
         }
     }
 
-    /// Checks a name. The error describes the rule.
+    /// Checks a name. The error text describes the rule.
     pub fn check(&self, name: &str) -> Result<(), String> {
         let (least, most) = self.length;
         let is_permitted = |character: char| {
@@ -191,8 +192,8 @@ impl NamingRule {
     }
 }
 
-/// Rejects an api-version that is older than the type, or dated after `today`, because Azure has not
-/// published it.
+/// Rejects an api-version that is older than the oldest one of the type. Also rejects one that is
+/// dated after `today`, because Azure has not published it.
 pub(super) fn require_known_api_version(
     resource_type: &str,
     oldest: &str,
@@ -219,7 +220,7 @@ pub(super) fn require_known_api_version(
     ))
 }
 
-/// The name of a resource in an id.
+/// Returns the name of the resource with the id.
 pub fn resource_name(id: &AccessScope) -> &str {
     id.as_str().rsplit('/').next().unwrap_or_default()
 }

@@ -14,12 +14,12 @@ use super::resource_type::ResourceType;
 #[derive(Debug, Default)]
 pub struct ResourceTypes {
     by_name: HashMap<String, &'static ResourceType>,
-    /// The types of each namespace for which there are operations. Filled at the first use.
+    /// The types of each namespace for which the services have operations. Set at the first use.
     implemented: OnceLock<BTreeMap<&'static str, BTreeSet<String>>>,
 }
 
 impl ResourceTypes {
-    /// Collects the types of tables.
+    /// Collects the types in the tables of resource providers.
     pub fn new(tables: &[&'static [ResourceType]]) -> Self {
         let types = tables.iter().copied().flatten();
         Self {
@@ -34,7 +34,7 @@ impl ResourceTypes {
     }
 }
 
-/// The types of a set of services; none if no resource provider is registered.
+/// Returns the types of a set of services; none if no resource provider is registered.
 fn registered_types(services: &ServiceSet) -> &'static ResourceTypes {
     static NONE: LazyLock<ResourceTypes> = LazyLock::new(ResourceTypes::default);
     services.registry().unwrap_or(&NONE)
@@ -55,9 +55,9 @@ pub fn implemented_types(
             let Some((_, provider)) = row.path.rsplit_once("/providers/") else { continue };
             let mut segments = provider.split('/');
             let Some((namespace, _)) = segments.next().and_then(find_namespace) else { continue };
-            // The names of instances are placeholders between the names of types.
+            // Resource names are placeholders between the names of types.
             let names: Vec<_> = segments.filter(|part| !part.starts_with('{')).collect();
-            // An action on an instance is no type.
+            // The last name of an action on a resource is not a type.
             let is_action = row.method == Method::POST && provider.contains("}/");
             if !names.is_empty() && !is_action {
                 types.entry(namespace).or_default().insert(names.join("/"));

@@ -1,7 +1,7 @@
-//! Writes and deletions of resources. The steps are the same for every type; the type completes the body.
+//! Writes and deletions of resources. Only some checks differ between resource types.
 //!
-//! The order is that of Resource Manager: token, api-version, permission, resource group, parent, name, region,
-//! locks, preconditions, then the resource provider's own checks.
+//! The order is that of Azure Resource Manager: token, api-version, permission, resource group,
+//! parent, name, region, locks, preconditions, then the checks of the resource provider.
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -70,8 +70,8 @@ pub fn patch_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, S
     write_resource(call, kind, &caller, id, Some(existing), merged)
 }
 
-/// The body as a client reads it. It contains the collections that are stored as child resources, such as the
-/// subnets of a network, so that a change of the tags keeps them.
+/// Returns the body as a client reads it. It contains the collections that are stored as child
+/// resources, such as the subnets of a virtual network, so that a change of the tags keeps them.
 fn rendered_body(
     kind: &ResourceType,
     resources: &ArmResourceStore,
@@ -83,7 +83,7 @@ fn rendered_body(
     }
 }
 
-/// RFC 7396: objects are merged, `null` removes, everything else replaces.
+/// Merges as in RFC 7396: objects are merged, `null` removes, everything else replaces.
 fn merge_json(current: &mut Value, change: Value) {
     let (Value::Object(fields), Value::Object(changes)) = (&mut *current, &change) else {
         *current = change;
@@ -98,7 +98,7 @@ fn merge_json(current: &mut Value, change: Value) {
     }
 }
 
-/// `DELETE {id}`: 204 if there is no resource.
+/// `DELETE {id}`: 204 if the resource does not exist.
 pub fn delete_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let id = path_scope(call)?;
     let kind = known_type(call, &id)?;
@@ -129,7 +129,8 @@ fn known_type(
     })
 }
 
-/// Checks the api-version, the registration of the provider, and that group and parent exist.
+/// Checks the api-version, and that the resource provider is registered and the resource group and
+/// the parent exist.
 fn require_valid_target(
     call: &OperationContext<'_>,
     kind: &ResourceType,
@@ -142,8 +143,8 @@ fn require_valid_target(
     require_parent(call, kind, id)
 }
 
-/// Rejects a child whose parent does not exist. Parents without an own type, such as
-/// `blobServices/default`, exist with their parent.
+/// Rejects a child resource whose parent does not exist. A parent of an unregistered type, such as
+/// `blobServices/default`, exists with its own parent.
 fn require_parent(
     call: &OperationContext<'_>,
     kind: &ResourceType,
@@ -174,7 +175,7 @@ fn require_parent(
     Ok(())
 }
 
-/// `If-Match` and `If-None-Match` (RFC 9110, 13.1).
+/// Checks `If-Match` and `If-None-Match` (RFC 9110, 13.1).
 fn require_preconditions(
     call: &OperationContext<'_>,
     existing: Option<&ArmResource>,
@@ -207,7 +208,7 @@ fn require_preconditions(
     Ok(())
 }
 
-/// The tag without the mark of a weak one: clients send both forms.
+/// Returns the entity tag without the prefix `W/` of a weak one: clients send both forms.
 fn quoted(etag: &str) -> &str {
     etag.trim_start_matches("W/")
 }
@@ -275,7 +276,7 @@ pub fn write_resource(
     })
 }
 
-/// Sets `location` to the name of the region, and rejects a missing, unknown or changed one.
+/// Sets `location` to the name of the region, and rejects a missing, unknown or changed region.
 fn complete_region(
     call: &OperationContext<'_>,
     kind: &ResourceType,
@@ -322,7 +323,7 @@ fn complete_region(
     Ok(())
 }
 
-/// Replaces the children of each type; a child that stays is updated.
+/// Replaces the child resources of each type. A child resource that is in both lists is updated.
 fn replace_children(
     resources: &mut ArmResourceStore,
     id: &AccessScope,

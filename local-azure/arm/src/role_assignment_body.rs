@@ -22,7 +22,7 @@ pub(super) const ASSIGNMENT: &str = "Microsoft.Authorization/roleAssignments";
 /// The types of principals that can have role assignments.
 const PRINCIPAL_TYPES: [&str; 5] = ["User", "Group", "ServicePrincipal", "ForeignGroup", "Device"];
 
-/// What an api-version knows of role assignments.
+/// The features of role assignments that an api-version has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AssignmentApi {
     /// `principalType` in requests and replies: from 2018-09-01-preview on.
@@ -44,7 +44,7 @@ impl AssignmentApi {
     }
 }
 
-/// Parses the body of `PUT`, and checks that role and principal exist.
+/// Parses the body of `PUT`, and checks that the role definition and the principal exist.
 pub(super) fn parse_assignment(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -66,7 +66,7 @@ pub(super) fn parse_assignment(
         })?;
     let given_type = text("principalType").filter(|_| api.principal_type);
     let principal_type = check_principal(call, caller, principal_id, given_type)?;
-    // An older api-version does not know these fields, so it does not remove them.
+    // An older api-version lacks these fields, so it does not remove them.
     let known = call.azure().authorization.assignment(name);
     let (condition, description) = if api.conditions {
         (parse_condition(properties)?, text("description").map(str::to_owned))
@@ -83,7 +83,7 @@ pub(super) fn parse_assignment(
     })
 }
 
-/// The role of a role definition id, if the role can be assigned at the scope.
+/// Returns `id` if the role exists and can be assigned at the scope `at`.
 fn find_assignable_role(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -164,7 +164,7 @@ fn check_principal(
         return Err(bad_request("PrincipalTypeNotSupported", message));
     };
     match given_type {
-        // The spelling is Azure's.
+        // The misspelling `PrinciaplType` is Azure's.
         Some(given) if given != found_type => Err(bad_request(
             "UnmatchedPrincipalType",
             format!(

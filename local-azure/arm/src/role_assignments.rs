@@ -100,8 +100,8 @@ fn list_assignments(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     list_reply(call, items)
 }
 
-/// The principals whose assignments a filter selects: with `assignedTo`, also the groups of the principal.
-/// `None` if the filter selects those of all principals.
+/// Returns the principals whose role assignments a filter selects: with `assignedTo`, the principal
+/// and its groups. `None` if the filter selects the assignments of all principals.
 fn filtered_principals(
     call: &OperationContext<'_>,
     filter: &ODataFilter,
@@ -121,7 +121,8 @@ fn filtered_principals(
     })
 }
 
-/// Whether an assignment is in the caller's tenant. Lists of the root scope span all subscriptions.
+/// Whether the scope of a role assignment is in the caller's tenant. Lists at the root scope span
+/// all subscriptions.
 fn is_in_tenant(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -160,8 +161,8 @@ fn create_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     let wanted = assignment_name(call)
         .and_then(|name| Ok((name, json_body(call)?)))
         .and_then(|(name, body)| parse_assignment(call, &caller, name, at.clone(), &body));
-    // Conditions of the caller's roles may limit the roles and principals. Without permission, the reply
-    // says nothing about the body.
+    // Conditions of the caller's roles may limit the roles and principals that it may assign.
+    // Without the permission, the reply does not reveal an error in the body.
     let attributes = wanted.as_ref().ok().map(|given| given.attributes(AttributeSource::Request));
     let write = format!("{ASSIGNMENT}/write");
     authorize_assignment_change(call, &caller, &write, &at, attributes)?;
@@ -232,7 +233,7 @@ fn delete_assignment(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-/// Whether an assignment is the only one at its subscription that can manage access.
+/// Whether a role assignment is the only one at its subscription whose role can manage access.
 fn is_last_administrator(call: &OperationContext<'_>, assignment: &RoleAssignment) -> bool {
     let is_administrator = |assignment: &RoleAssignment| {
         ADMINISTRATORS.contains(&assignment.role.0) && assignment.condition.is_none()
@@ -248,7 +249,7 @@ fn is_last_administrator(call: &OperationContext<'_>, assignment: &RoleAssignmen
             .any(|other| other.name != assignment.name && is_administrator(other))
 }
 
-/// The assignment with a name, if it is at the scope of the request.
+/// Returns the role assignment with the name, if its scope is `at`.
 fn find_assignment<'c>(
     call: &'c OperationContext<'_>,
     at: &AccessScope,
@@ -257,8 +258,8 @@ fn find_assignment<'c>(
     call.azure().authorization.assignment(name).filter(|assignment| assignment.scope == *at)
 }
 
-/// Rejects a scope whose management group, resource group or resource does not exist. Children of a resource, such as the
-/// secrets of a vault, are not checked.
+/// Rejects a scope whose management group, resource group or resource does not exist. Child scopes
+/// of a resource, such as the secrets of a vault, are not checked.
 fn require_scope(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,

@@ -67,8 +67,8 @@ const fn definition_operation(
     ServiceOperation { id, method, path, support, handler }
 }
 
-/// Checks the permission to read roles at a scope. Every caller may read them at the root, which has no
-/// subscription.
+/// Checks the permission to read role definitions at a scope. Every caller may read them at the
+/// root scope.
 fn authorize_read(
     call: &mut OperationContext<'_>,
     at: &AccessScope,
@@ -175,7 +175,7 @@ fn delete_definition(call: &mut OperationContext<'_>) -> Result<ServiceReply, Se
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-/// Rejects a caller without the permission on all assignable scopes of a custom role.
+/// Rejects a caller that lacks the permission on one of the assignable scopes of a custom role.
 fn authorize_assignable_scopes(
     call: &OperationContext<'_>,
     caller: &AuthenticatedCaller,
@@ -183,7 +183,7 @@ fn authorize_assignable_scopes(
     at: &AccessScope,
     scopes: &[AccessScope],
 ) -> Result<(), ServiceReply> {
-    // An own check for the error, in which the request's scope is not a linked one.
+    // Checked separately, so that the error names the scope of the request and not linked scopes.
     authorize(call, caller, action, at)?;
     let links: Vec<_> = scopes.iter().map(|scope| LinkedAction { action, scope }).collect();
     authorize_links(call, caller, action, at, &links)
@@ -208,12 +208,12 @@ fn find_custom_role<'c>(
     call.azure().authorization.custom_role(id).filter(|role| role.tenant == caller.tenant)
 }
 
-/// The id of a role in the path.
+/// Returns the role definition id in the path.
 fn definition_name(call: &OperationContext<'_>) -> Result<RoleDefinitionId, ServiceReply> {
     parse_role_definition_id(call.path_parameter("name"))
 }
 
-/// Parses the GUID of a role. HyperShift sends a display name in place of it.
+/// Parses the GUID of a role. Rejects a display name, which HyperShift sends.
 pub(super) fn parse_role_definition_id(name: &str) -> Result<RoleDefinitionId, ServiceReply> {
     Uuid::try_parse(name).map(RoleDefinitionId).map_err(|error| {
         let message = format!("The role definition ID '{name}' is not valid: {error}.");
@@ -221,7 +221,7 @@ pub(super) fn parse_role_definition_id(name: &str) -> Result<RoleDefinitionId, S
     })
 }
 
-/// The error for a role that does not exist, or not where it is needed.
+/// The error for a role definition that does not exist, or cannot be used at the requested scope.
 pub(super) fn role_definition_not_found(id: &str) -> ServiceReply {
     ArmServiceError::Other(
         StatusCode::NOT_FOUND,
@@ -231,7 +231,7 @@ pub(super) fn role_definition_not_found(id: &str) -> ServiceReply {
     .to_reply()
 }
 
-/// The id of a role at a scope: with its subscription, if the scope has one.
+/// Returns the resource id of a role definition, in the subscription of `at` if it has one.
 pub(super) fn role_definition_id(at: &AccessScope, role: RoleDefinitionId) -> String {
     let subscription =
         at.subscription_id().map(|id| format!("/subscriptions/{id}")).unwrap_or_default();
@@ -272,7 +272,7 @@ fn custom_role_json(call: &OperationContext<'_>, at: &AccessScope, role: &Custom
     wire
 }
 
-/// The fields that built-in and custom roles have in common.
+/// Renders the fields that built-in and custom roles have in common.
 fn role_json(call: &OperationContext<'_>, at: &AccessScope, role: &RoleDefinition) -> Value {
     let with_data_actions = call.api_version().is_ok_and(|version| version >= DATA_ACTIONS_SINCE);
     let permissions: Vec<_> = role

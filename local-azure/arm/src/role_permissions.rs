@@ -22,7 +22,7 @@ const MAX_DESCRIPTION: usize = 2_048;
 /// The maximum number of assignable scopes of a custom role.
 const MAX_ASSIGNABLE_SCOPES: usize = 2_000;
 
-/// A permission as in replies.
+/// Renders one permission block of a role definition as in replies.
 pub(super) fn permission_json(permission: &PermissionBlock, with_data_actions: bool) -> Value {
     let mut wire = json!({
         "actions": permission.actions,
@@ -127,7 +127,8 @@ fn parse_patterns(
     Ok(patterns.iter().map(|pattern| ActionPattern::compile(pattern)).collect())
 }
 
-/// Checks a pattern of a custom role: one `*` at most, a provider that Azure has, a known kind of action.
+/// Checks an action of a custom role: at most one `*`, a resource provider that Azure has, a known
+/// kind of action. The error text is for the client.
 fn check_pattern(pattern: &str) -> Result<(), String> {
     let unknown =
         || format!("'{pattern}' does not match any of the actions supported by the providers.");
@@ -156,7 +157,7 @@ fn check_pattern(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The resource providers, in lower case: those whose actions are in a built-in role.
+/// The namespaces of the resource providers that have an action in a built-in role, in lower case.
 static PROVIDERS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     BuiltInRoles::embedded()
         .iter()

@@ -37,11 +37,11 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
 
 /// The greatest number of tags of a resource.
 const MOST_TAGS: usize = 50;
-/// The greatest length of a name, in characters.
+/// The greatest length of a tag's name, in characters.
 const MOST_NAME_CHARACTERS: usize = 512;
-/// The greatest length of a value, in characters.
+/// The greatest length of a tag's value, in characters.
 const MOST_VALUE_CHARACTERS: usize = 256;
-/// The characters that no name contains.
+/// The characters that the name of a tag must not contain.
 const FORBIDDEN_IN_NAMES: &str = "<>%&\\?/";
 
 fn get_tags(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {

@@ -49,7 +49,7 @@ pub(super) struct BlobAccess<'a> {
     pub(super) request: &'a ServiceRequest,
     pub(super) cloud: &'a EmulatedCloud,
     pub(super) now: Timestamp,
-    /// The machine's time, by which clients on it date their requests.
+    /// The time of the system clock, which local clients write into the dates of their requests.
     pub(super) system_now: Timestamp,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn authorize_account(
     Ok((target.host, caller))
 }
 
-/// Authorizes an operation on the container in the path.
+/// Authorizes an operation on the container in the path, and returns the container's key.
 pub(super) fn authorize_container(
     call: &mut OperationContext<'_>,
     permission: &BlobPermission,
@@ -73,7 +73,7 @@ pub(super) fn authorize_container(
     Ok(target.container_key())
 }
 
-/// Authorizes an operation on the blob in the path.
+/// Authorizes an operation on the blob in the path, and returns the blob's key and the caller.
 pub(super) fn authorize_blob(
     call: &mut OperationContext<'_>,
     permission: &BlobPermission,

@@ -83,7 +83,7 @@ pub(super) fn parse_tags_header(request: &ServiceRequest) -> Result<BlobTags, Bl
     check_tags(url::form_urlencoded::parse(text.as_bytes()).into_owned())
 }
 
-/// Reference: "Setting blob index tags".
+/// Checks the names, the values and the number of tags. Reference: "Setting blob index tags".
 fn check_tags(given: impl Iterator<Item = (String, String)>) -> Result<BlobTags, BlobErrorCode> {
     let is_valid =
         |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || " +-./:=_".contains(c));

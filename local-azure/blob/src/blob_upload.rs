@@ -16,7 +16,7 @@ use super::reply::{reply_with_etag, with_optional_header};
 use super::request_headers::{parse_blob_properties, parse_metadata, parse_tier};
 use super::write_checks::check_upload;
 
-/// The new content of a blob, with the properties that follow from the way of its upload.
+/// The new content of a blob, with the properties that depend on the kind of upload.
 #[derive(Debug)]
 pub(super) struct BlobUpload {
     pub(super) kind: BlobKind,
@@ -26,7 +26,8 @@ pub(super) struct BlobUpload {
     pub(super) copy: Option<CompletedCopy>,
 }
 
-/// The properties of an uploaded blob. Without the headers of the blob, those of the request describe it.
+/// The properties of an uploaded blob: the headers `x-ms-blob-*`, or else the standard headers of
+/// the request.
 pub(super) fn parse_upload_properties(request: &ServiceRequest) -> ContentProperties {
     let mut properties = parse_blob_properties(request);
     let header = |name| request.header(name).map(str::to_owned);

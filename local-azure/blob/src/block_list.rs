@@ -96,7 +96,7 @@ fn stage_block(
         .with_header("x-ms-request-server-encrypted", "true"))
 }
 
-/// Blocks belong to block blobs. An existing blob of another type keeps its type.
+/// Rejects a block for an existing blob that is not a block blob.
 fn check_is_block_blob(storage: &BlobStore, key: &BlobKey) -> Result<(), BlobErrorCode> {
     match storage.blob(key) {
         Some(blob) if blob.kind != BlobKind::Block => Err(BlobErrorCode::INVALID_BLOB_TYPE),

@@ -131,7 +131,7 @@ impl RequestConditions {
     }
 }
 
-/// The time as clients know it from `Last-Modified`.
+/// The time in whole seconds, as in `Last-Modified`.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

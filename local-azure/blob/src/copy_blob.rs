@@ -92,7 +92,7 @@ pub(super) fn read_source(
     Ok(CopySource { request, blob: blob.clone(), content: storage.content(&key) })
 }
 
-/// Without own metadata, the copy has that of the source.
+/// Copies the metadata, the tags or both from the source to the blob `key`.
 fn take_from_source(
     call: &mut OperationContext<'_>,
     key: &BlobKey,

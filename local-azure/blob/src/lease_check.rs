@@ -10,7 +10,7 @@ use super::request_headers::parse_lease_id;
 /// The header with the id of the lease.
 const LEASE_ID: &str = "x-ms-lease-id";
 
-/// Checks the lease id of an operation that needs none.
+/// Checks the lease id of an operation that may omit it.
 pub(super) fn check_lease_for_read(
     call: &OperationContext<'_>,
     lease: &Lease,
@@ -20,7 +20,7 @@ pub(super) fn check_lease_for_read(
     Ok(lease.check_read(call.now, given, resource).map_err(BlobErrorCode::from)?)
 }
 
-/// Checks the lease id of an operation that needs that of an active lease.
+/// Checks the lease id of an operation, which an active lease requires.
 pub(super) fn check_lease_for_write(
     call: &OperationContext<'_>,
     lease: &Lease,

@@ -21,7 +21,7 @@ struct LeaseOutcome {
     status: StatusCode,
     /// The id of the lease, if the reply has it.
     id: Option<Uuid>,
-    /// The seconds until the lease is broken.
+    /// The seconds until the lease is broken, in the reply to a break.
     remaining: Option<i64>,
 }
 
@@ -108,7 +108,7 @@ fn run_lease_action(
     }
 }
 
-/// The duration of a lease: 15 to 60 seconds, or -1 for an infinite lease.
+/// The duration of a lease: 15 to 60 seconds; `None` for -1, an infinite lease.
 fn parse_duration(request: &ServiceRequest) -> Result<Option<u32>, ServiceReply> {
     let text = request.header("x-ms-lease-duration").unwrap_or_default();
     match text.parse::<i64>() {
@@ -118,7 +118,7 @@ fn parse_duration(request: &ServiceRequest) -> Result<Option<u32>, ServiceReply>
     }
 }
 
-/// The break period: 0 to 60 seconds.
+/// The break period: 0 to 60 seconds; `None` without the header.
 fn parse_break_period(request: &ServiceRequest) -> Result<Option<u32>, ServiceReply> {
     match request.header("x-ms-lease-break-period").map(str::parse::<u32>) {
         None => Ok(None),

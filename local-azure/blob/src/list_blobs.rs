@@ -203,7 +203,7 @@ fn write_item(xml: &mut XmlWriter, item: &ListedItem<'_>, include: &[&str], now:
     }
 }
 
-/// A name with a character that XML cannot contain is percent-encoded.
+/// Writes a name, percent-encoded if it has a character that XML cannot contain.
 fn write_name(xml: &mut XmlWriter, name: &str) {
     let is_xml = |c: char| c != '\u{fffe}' && c != '\u{ffff}';
     if name.chars().all(is_xml) {

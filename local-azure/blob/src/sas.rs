@@ -45,11 +45,12 @@ pub(super) struct SasGrant {
     pub(super) permissions: String,
     /// The letters of `srt`, only in an account signature.
     pub(super) resource_types: Option<String>,
-    /// Whether an account signature is for the Blob service; always for others.
+    /// Whether the signature is for the Blob service; only an account signature can be for others.
     pub(super) is_for_blobs: bool,
     /// Whether a service signature is for one blob only.
     pub(super) is_for_one_blob: bool,
-    /// The principal that requested the user delegation key: it needs the permission, too.
+    /// The object id of the principal that requested the user delegation key. This principal also
+    /// needs the permission.
     pub(super) delegator: Option<Uuid>,
 }
 

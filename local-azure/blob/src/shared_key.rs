@@ -82,7 +82,7 @@ pub(super) fn verify_signature(
     }
 }
 
-/// Compares signatures without a dependency of the time on the content.
+/// Compares signatures in constant time.
 pub(super) fn is_equal_signature(computed: &str, found: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(computed.as_bytes(), found.as_bytes()).is_ok()
 }

@@ -17,7 +17,7 @@ pub(super) struct BlobTarget {
 }
 
 impl BlobTarget {
-    /// The account itself.
+    /// The account of the request, without a container and a blob.
     pub(super) fn account(request: &ServiceRequest) -> Self {
         Self { host: request.host.clone(), container: None, blob: None }
     }

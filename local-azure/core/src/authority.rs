@@ -83,7 +83,7 @@ impl ErrorHint for AuthorityError {
 }
 
 impl AuthorityError {
-    /// Whether the caller's certificate or key is invalid.
+    /// Whether the certificate or the key that the caller passed is invalid.
     pub const fn is_invalid_input(&self) -> bool {
         !matches!(self, Self::Certificate(_) | Self::UnsupportedKey(_))
     }
@@ -161,8 +161,9 @@ impl LocalAuthority {
         Ok(Self { issuer, certificate, stored, clock, cached_leaves: Mutex::default() })
     }
 
-    /// Permits an authority that this program generated to sign the names of the clouds. If it may not, it gets a
-    /// new certificate with the same name and key. The old certificate remains valid for its own names.
+    /// Ensures that an authority that this program generated may sign the names of the clouds. If
+    /// names are missing, the result has a new certificate with the same name and key. The old
+    /// certificate remains valid for its own names.
     pub fn extended_to(self, clouds: &AzureClouds) -> Result<Self, AuthorityError> {
         let Ok((_, parsed)) = x509_parser::parse_x509_certificate(&self.certificate) else {
             return Err(AuthorityError::Parse(rcgen::Error::CouldNotParseCertificate));
@@ -206,12 +207,13 @@ impl LocalAuthority {
         Ok(leaf)
     }
 
-    /// A leaf for a host that has expired a day ago.
+    /// A leaf certificate for a host; the certificate expired a day ago.
     pub(crate) fn expired_leaf(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
         self.issue_leaf(host, (-LEAF_DAYS, -1))
     }
 
-    /// A leaf for a host, which is not cached. The validity is in days from now.
+    /// A leaf certificate for a host, which is not cached. `(from, until)` is its validity in days
+    /// from now.
     pub(crate) fn issue_leaf(
         &self,
         host: &str,

@@ -230,7 +230,7 @@ impl ServiceSet {
     ///
     /// # Errors
     ///
-    /// Returns an error that names an unknown name.
+    /// Returns an error that contains the unknown name.
     pub fn check_settings(
         &self,
         mut settings: EmulatorSettings,

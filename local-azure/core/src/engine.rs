@@ -38,7 +38,7 @@ use crate::state_store::{PendingCommit, StateStoreError, StateWriter};
 #[derive(Debug)]
 pub struct EngineReply {
     pub reply: ServiceReply,
-    /// The commit of the changes, which the client must not be ahead of.
+    /// The commit of the changes. The reply is sent after the commit has completed.
     pub commit: PendingCommit,
     /// The delay before the reply is sent.
     pub delay: Duration,
@@ -102,12 +102,12 @@ pub struct EmulatorEngine {
     pub clock: SharedClock,
     /// The local certificate authority.
     pub authority: std::sync::Arc<LocalAuthority>,
-    /// The clouds whose host names it serves.
+    /// The clouds whose host names the emulator serves.
     pub clouds: AzureClouds,
     pub services: &'static ServiceSet,
     /// Locked while an operation runs: everything else that a request needs happens before or after.
     state: Mutex<State>,
-    /// Locked after the state, or without it.
+    /// Lock order: after the state, or without locking the state.
     request_log: Mutex<RequestLog>,
     keys: PregeneratedKeys,
     writer: Option<StateWriter>,
@@ -459,7 +459,8 @@ fn is_control_read(request: &ServiceRequest, trace: &RequestTrace, reply: &Servi
         && reply.status.is_success()
 }
 
-/// The reply to a change that is in memory and not on disk: the client must not rely on it.
+/// The reply to a change that is in memory, but could not be written to the disk: the client must
+/// not rely on it.
 pub(crate) fn state_write_failed_reply(error: &StateStoreError) -> ServiceReply {
     let message = format!("The state could not be written: {error}.");
     ServiceReply::json(

@@ -17,7 +17,8 @@ struct RequestedWait {
 }
 
 impl RequestedWait {
-    /// The given times, or else that of the rate limit, or else one second.
+    /// The given times; without them, the time until the rate limit permits a request, at least one
+    /// second.
     fn of_throttling(
         seconds: Option<u32>,
         milliseconds: Option<u32>,

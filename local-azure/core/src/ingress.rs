@@ -5,7 +5,7 @@ use lanyard_emulator_state::azure_clouds::{AzureClouds, ServiceEndpoint};
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
 
-/// The address of the metadata service on every Azure machine.
+/// The address of the metadata service on every Azure virtual machine.
 pub const IMDS_HOST: &str = "169.254.169.254";
 
 /// The end of the path of a token request.

@@ -80,7 +80,7 @@ pub struct OperationContext<'a> {
     pub services: &'static ServiceSet,
     /// The emulated time.
     pub now: Timestamp,
-    /// The machine's time, which may differ from the emulated time.
+    /// The time of the system clock, which may differ from the emulated time.
     pub system_now: Timestamp,
     /// The generator of new ids.
     pub ids: &'a mut IdGenerator,

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::emulated_service::ServiceSet;
 
-/// No document of the emulator is public at a URL.
+/// The emulator has no public document at a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the emulator has no public document at `{url}`: {reason}")]
 pub struct PublicDocumentMissing {
     url: String,
-    /// A text, or the error code of the Blob service.
+    /// The cause: a fragment of a sentence, or an error code of the Blob service.
     reason: &'static str,
 }
 

@@ -390,7 +390,7 @@ struct RequestOrigin {
     scheme: RequestScheme,
     peer: IpAddr,
     authority: RequestAuthority,
-    /// The path, if it is not that of the request.
+    /// The path that replaces that of the request; `None` if the request's own path applies.
     path: Option<String>,
     ingress: Ingress,
 }

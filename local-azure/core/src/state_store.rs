@@ -74,7 +74,7 @@ pub enum StateStoreError {
         #[source]
         source: Arc<redb::Error>,
     },
-    /// A row is not what this version writes.
+    /// A row is not in the format of this version.
     #[error("`{path}`: the row `{row}` is not valid")]
     Row {
         /// The file.
@@ -449,7 +449,7 @@ struct SubmittedChanges {
     committed: oneshot::Sender<Result<(), StateStoreError>>,
 }
 
-/// The result of a commit, when it is there.
+/// The result of a commit that may still be in progress.
 #[derive(Debug)]
 pub struct PendingCommit(Option<oneshot::Receiver<Result<(), StateStoreError>>>);
 
@@ -469,7 +469,7 @@ impl StateWriter {
 }
 
 impl PendingCommit {
-    /// Nothing has to be written.
+    /// A commit without changes: waiting for it returns immediately.
     pub const fn none() -> Self {
         Self(None)
     }

@@ -30,7 +30,7 @@ pub enum ClientAuthMethod {
     Public,
     /// A client secret.
     Secret,
-    /// A certificate, a federated token, or the machine's managed identity.
+    /// A certificate, a federated token, or the managed identity of a virtual machine.
     KeyOrToken,
 }
 

@@ -1,4 +1,4 @@
-//! Composite format strings as in `format('{0}-{1:D2}', 'a', 7)`.
+//! Composite format strings, as in `format('{0}-{1:D2}', 'a', 7)`.
 //!
 //! Reference: .NET, "Composite formatting" and "Standard numeric format strings" with the invariant culture.
 //! Implemented: `{n}`, `{n:D4}`, `{n:N0}`, `{n:000}`, `{{` and `}}`.
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The largest precision of a number's format.
 const MAX_PRECISION: usize = 99;
 
-/// Replaces the placeholders of `format` with `arguments`. The error is a sentence.
+/// Replaces the placeholders of `format` with `arguments`. The error text is a full sentence.
 pub(super) fn format_composite(format: &str, arguments: &[Value]) -> Result<String, String> {
     let mut formatted = String::new();
     let mut rest = format;

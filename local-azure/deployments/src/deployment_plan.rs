@@ -27,7 +27,7 @@ pub(super) struct DeploymentPlan {
     index: TemplateResourceIndex,
     resources: Vec<PlannedResource>,
     outputs: Vec<PlannedOutput>,
-    /// The parameters as in replies.
+    /// The values of the parameters as in replies.
     parameters: Map<String, Value>,
 }
 
@@ -43,7 +43,7 @@ struct PlannedOutput {
 pub(super) struct OutputErrors(Vec<(String, TemplateError)>);
 
 impl OutputErrors {
-    /// The error object of a reply.
+    /// Returns the error object for a reply.
     pub(super) fn to_json(&self) -> Value {
         let names: Vec<_> = self.0.iter().map(|(name, _)| name.as_str()).collect();
         let details: Vec<_> = self
@@ -123,12 +123,13 @@ impl DeploymentPlan {
         &self.resources
     }
 
-    /// The parameters as in replies: with default values, without secure values.
+    /// The values of the parameters as in replies: with default values, without secure values.
     pub(super) fn parameters(&self) -> &Map<String, Value> {
         &self.parameters
     }
 
-    /// The places of the resources by stage, children first. Each depends only on resources of earlier stages.
+    /// The indexes of the resources by stage, children first. Resources depend only on earlier
+    /// stages.
     pub(super) fn stages(&self) -> Vec<Vec<usize>> {
         let last = self.resources.iter().map(|resource| resource.stage).max().unwrap_or(0);
         let mut stages = vec![Vec::new(); last + 1];
@@ -146,7 +147,8 @@ impl DeploymentPlan {
         stages
     }
 
-    /// The body of the `PUT` request of a resource. Its dependencies must be deployed.
+    /// Evaluates the `PUT` body of the resource at the index `place`, whose dependencies are
+    /// deployed.
     pub(super) fn evaluate_body(
         &mut self,
         place: usize,
@@ -179,7 +181,7 @@ impl DeploymentPlan {
         Ok(body)
     }
 
-    /// The outputs as in replies. All resources must be deployed.
+    /// Evaluates the outputs as in replies. All resources must be deployed.
     pub(super) fn evaluate_outputs(
         &mut self,
         reader: &mut dyn ResourceReader,
@@ -226,7 +228,7 @@ fn check_scope(
     ))
 }
 
-/// Adds the parameters to the evaluator and checks them. Returns them as in replies.
+/// Checks the parameters and adds them to the evaluator. Returns their values as in replies.
 fn resolve_parameters(
     template: &DeploymentTemplate,
     values: &Map<String, Value>,
@@ -288,7 +290,7 @@ fn check_unique(resources: &[PlannedResource]) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// The places of the resources in `dependsOn`.
+/// Returns the indexes of the resources that `dependsOn` names.
 fn explicit_dependencies(
     entries: &[TemplateValue],
     path: &JsonPath,
@@ -300,7 +302,7 @@ fn explicit_dependencies(
         let value = evaluator
             .evaluate(entry, &path, &mut EvaluationPhase::Declaration)
             .map_err(|error| error.in_element("dependency"))?;
-        // One expression can return all dependencies.
+        // One entry can be an expression that returns several dependencies.
         let texts = match value {
             Value::Array(items) => items,
             other => vec![other],
@@ -318,7 +320,8 @@ fn explicit_dependencies(
     Ok(dependencies)
 }
 
-/// Evaluates what does not call `reference`. Returns the value and the implicit dependencies.
+/// Evaluates expressions without `reference`. Returns the value and the indexes of the resources
+/// that the calls of `reference` name.
 fn evaluate_ahead(
     value: &TemplateValue,
     path: &JsonPath,
@@ -343,7 +346,7 @@ fn evaluate_ahead(
     Ok((value, dependencies))
 }
 
-/// Azure removes resources that are not deployed from the dependencies of others.
+/// Removes the dependencies on resources whose condition is false, as Azure does.
 fn remove_dependencies_on_skipped(resources: &mut [PlannedResource]) {
     let skipped: BTreeSet<_> = resources
         .iter()
@@ -390,7 +393,7 @@ fn assign_stages(resources: &mut [PlannedResource]) -> Result<(), TemplateError>
     Ok(())
 }
 
-/// The error of a cycle, which is reached from `first` through unordered resources.
+/// Returns the error for a cycle, found by following unordered resources from the index `first`.
 fn circular_dependency_error(
     resources: &[PlannedResource],
     first: usize,
@@ -418,7 +421,7 @@ fn circular_dependency_error(
     )
 }
 
-/// Validates an output. `None` if its condition is false.
+/// Validates an output. Returns `None` if the condition of the output is false.
 fn plan_output(
     output: &OutputDefinition,
     evaluator: &mut TemplateEvaluator,
@@ -447,7 +450,7 @@ fn plan_output(
     }))
 }
 
-/// The error of an expression that is evaluated during the deployment.
+/// Returns the error for an expression that is evaluated while the deployment runs.
 fn runtime_error(error: EvaluationError, resource: &PlannedResource) -> TemplateError {
     match error {
         EvaluationError::Expression { path, message } => TemplateError {
@@ -473,7 +476,7 @@ fn output_error(error: EvaluationError, output: &PlannedOutput) -> TemplateError
     TemplateError { code, message, path: output.path.clone() }
 }
 
-/// Removes the members that are `null`: a template states so that a property is absent.
+/// Removes members whose value is `null`: a template uses them for absent properties.
 fn remove_null_members(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -486,7 +489,7 @@ fn remove_null_members(value: &mut Value) {
 }
 
 impl PlannedResource {
-    /// The entry of the resource in the index.
+    /// Returns the entry of the resource in the [`TemplateResourceIndex`].
     fn indexed(&self) -> IndexedResource {
         IndexedResource {
             id: self.id.clone(),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::template_error::{JsonPath, TemplateError};
 
-/// A deployment as the client describes it.
+/// The body of a deployment request.
 pub(super) struct DeploymentRequest {
     pub(super) location: Option<String>,
     pub(super) tags: Option<Value>,
@@ -21,7 +21,7 @@ pub(super) struct DeploymentRequest {
     pub(super) parameters: Map<String, Value>,
     /// The content of the reply to a what-if request.
     pub(super) what_if_format: WhatIfFormat,
-    /// Whether the permissions for the resources are checked before the deployment.
+    /// Whether to check the permissions for the resources before the deployment.
     pub(super) checks_permissions: bool,
 }
 
@@ -87,7 +87,7 @@ impl DeploymentRequest {
                 return Err(malformed(&format!("'{value}' is no value of 'properties.{name}'.")));
             }
             "debugSetting" if value["detailLevel"].as_str().is_none_or(is_none_level) => {}
-            // Only nested deployments have it.
+            // Only nested deployments have this property.
             "expressionEvaluationOptions" => {}
             "templateLink" | "parametersLink" => {
                 return Err(not_implemented(&format!("linked templates ('properties.{name}')")));
@@ -109,7 +109,6 @@ impl DeploymentRequest {
     }
 }
 
-/// Parses `properties.whatIfSettings`.
 fn parse_what_if_format(settings: &Value) -> Result<WhatIfFormat, ServiceReply> {
     let format = &settings["resultFormat"];
     match format.as_str() {
@@ -128,8 +127,8 @@ fn is_none_level(level: &str) -> bool {
     level.eq_ignore_ascii_case("none")
 }
 
-/// Parses JSON as Azure does: with comments, trailing commas and unquoted names. The Azure CLI sends
-/// `template:` without quotes and the file with its comments.
+/// Parses JSON as Azure does: with comments, trailing commas and unquoted names. The Azure CLI
+/// sends the name `template` without quotes, and the template file with its comments.
 fn parse_body(bytes: &[u8]) -> Result<Value, ServiceReply> {
     if let Ok(body) = serde_json::from_slice(bytes) {
         return Ok(body);
@@ -163,7 +162,7 @@ fn malformed(problem: &str) -> ServiceReply {
     )
 }
 
-/// The reply to a request for something that the emulator does not implement.
+/// The reply to a request with an element that the emulator does not implement.
 pub(super) fn not_implemented(element: &str) -> ServiceReply {
     let message = format!("lanyard's local Azure does not implement {element}.");
     let error = json!({ "error": { "code": "NotImplementedByEmulator", "message": message } });

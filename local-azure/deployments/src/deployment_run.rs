@@ -67,7 +67,7 @@ pub(super) fn run_plan(
     run.outcome
 }
 
-/// A running deployment.
+/// The state of a running deployment.
 pub(super) struct DeploymentRun<'r, 'c> {
     call: &'r mut OperationContext<'c>,
     outcome: DeploymentOutcome,
@@ -92,12 +92,13 @@ impl ResourceReader for DeploymentRun<'_, '_> {
 }
 
 impl<'r, 'c> DeploymentRun<'r, 'c> {
-    /// A run without results.
+    /// Creates a run without results.
     pub(super) fn new(call: &'r mut OperationContext<'c>) -> Self {
         Self { call, outcome: DeploymentOutcome::default(), errors: Vec::new() }
     }
 
-    /// Writes a resource, and records the operation. Returns whether it succeeded.
+    /// Writes a resource, and records the deployment operation. Returns whether the write
+    /// succeeded.
     fn write_resource(
         &mut self,
         resource: &PlannedResource,
@@ -162,8 +163,8 @@ impl<'r, 'c> DeploymentRun<'r, 'c> {
         self.outcome.operations.push(operation);
     }
 
-    /// Sends the `PUT` request of a resource, and polls the operation that it starts. The error has the status
-    /// of the reply and an error object.
+    /// Sends the `PUT` request of a resource, and polls its long-running operation. The error is
+    /// the status of the reply and an error object.
     fn put_and_wait(
         &mut self,
         resource: &PlannedResource,
@@ -188,7 +189,8 @@ impl<'r, 'c> DeploymentRun<'r, 'c> {
         Err((StatusCode::CONFLICT, error))
     }
 
-    /// The terminal state of a write and its error. Reference: "Track asynchronous Azure operations".
+    /// Polls until a write ends. Returns the provisioning state and the error object. Reference:
+    /// "Track asynchronous Azure operations".
     fn wait_for_completion(
         &mut self,
         resource: &PlannedResource,
@@ -245,7 +247,7 @@ impl<'r, 'c> DeploymentRun<'r, 'c> {
         self.send(method, path, query, body)
     }
 
-    /// Runs the operation of a request with the token of the client.
+    /// Sends a request to the emulator with the token of the client.
     fn send(
         &mut self,
         method: Method,
@@ -269,12 +271,12 @@ impl<'r, 'c> DeploymentRun<'r, 'c> {
     }
 }
 
-/// The body of a reply; `null` if it is not JSON.
+/// Parses the body of a reply; `null` if it is not JSON.
 fn reply_json(reply: &ServiceReply) -> Value {
     serde_json::from_slice(&reply.body).unwrap_or_default()
 }
 
-/// The error object in the body of a reply.
+/// Returns the error object in the body of a reply.
 fn error_object(reply: &ServiceReply) -> Value {
     let mut body = reply_json(reply);
     match body.get_mut("error").map(Value::take) {

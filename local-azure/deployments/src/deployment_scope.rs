@@ -8,7 +8,7 @@ use super::expression::TemplateFunction;
 use super::resource_ids::{relative_resource_id, resource_id, scope_id};
 use super::template_functions::string_argument;
 
-/// The subscription of a deployment and, for a deployment to a resource group, that group.
+/// The subscription of a deployment, and the resource group of a deployment to a resource group.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DeploymentScope {
     pub(super) subscription_id: String,
@@ -47,8 +47,8 @@ impl DeploymentScope {
         self.group.as_ref().map(|group| &group.resource)
     }
 
-    /// `resourceId([subscriptionId], [resourceGroupName], resourceType, resourceName1, …)`. The error is a
-    /// sentence.
+    /// `resourceId([subscriptionId], [resourceGroupName], resourceType, resourceName1, …)`. The
+    /// error text is a full sentence.
     pub(super) fn resource_id_function(&self, arguments: Vec<Value>) -> Result<Value, String> {
         let parsed = ResourceIdArguments::parse(TemplateFunction::ResourceId, arguments)?;
         let scope = self.argument_scope(&parsed.scope)?;
@@ -77,7 +77,7 @@ impl DeploymentScope {
         parsed.resource_id(&scope_id(subscription, None))
     }
 
-    /// The scope in the arguments before the type.
+    /// Returns the id of the scope that the arguments before the resource type name.
     fn argument_scope(&self, arguments: &[String]) -> Result<String, String> {
         let group = self.group.as_ref().map(|group| group.name.as_str());
         match arguments {
@@ -104,9 +104,9 @@ impl DeploymentScope {
 /// The arguments of `resourceId` and `subscriptionResourceId`.
 struct ResourceIdArguments {
     function: TemplateFunction,
-    /// The arguments before the type: a subscription, a resource group, or both.
+    /// The arguments before the resource type: a subscription, a resource group, or both.
     scope: Vec<String>,
-    /// The type, without a slash at its end.
+    /// The resource type, without a slash at its end.
     resource_type: String,
     names: Vec<String>,
 }
@@ -117,7 +117,7 @@ impl ResourceIdArguments {
             .into_iter()
             .map(|argument| string_argument(function, argument))
             .collect::<Result<Vec<_>, _>>()?;
-        // Azure ignores a slash at the end of the type.
+        // Azure ignores a slash at the end of the resource type.
         let segmented = |argument: &String| argument.trim_end_matches('/').contains('/');
         let place = scope.iter().position(segmented);
         let (Some(place), 1) = (place, scope.iter().filter(|it| segmented(it)).count()) else {

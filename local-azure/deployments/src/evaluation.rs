@@ -1,7 +1,7 @@
 //! The evaluation of template expressions.
 //!
-//! Parameters and variables are evaluated once, on first use. Everything that does not call `reference` is
-//! evaluated before the deployment starts, as Azure does.
+//! Parameters and variables are evaluated once, on first use. Expressions that do not call
+//! `reference` are evaluated before the deployment starts, as Azure does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,13 +27,13 @@ const EVALUATION_BUDGET: usize = 8 * MAX_TEMPLATE_BYTES;
 /// The maximum depth of a value, and of nested evaluations; it bounds the stack.
 const MAX_DEPTH: usize = 200;
 
-/// What an expression belongs to, which determines the functions it can call.
+/// The place of an expression, which determines the functions that it can call.
 pub(super) enum EvaluationPhase<'r> {
     /// The default value of a parameter: no variables, no `reference`.
     ParameterDefault,
-    /// Everything that must be known before the deployment: no `reference`.
+    /// Values that must be known before the deployment: no `reference`.
     Declaration,
-    /// The properties of a resource whose dependencies are deployed, and outputs.
+    /// The properties of a resource whose dependencies are deployed, or an output.
     Runtime { resources: &'r TemplateResourceIndex, reader: &'r mut dyn ResourceReader },
 }
 
@@ -52,7 +52,6 @@ enum ValueState {
     Ready(Value),
 }
 
-/// The two kinds of named values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NamedValueKind {
     Parameter,
@@ -85,7 +84,7 @@ impl fmt::Debug for TemplateEvaluator {
 }
 
 impl TemplateEvaluator {
-    /// An evaluator without parameters and variables.
+    /// An evaluator without parameters or variables.
     pub(super) fn new(scope: DeploymentScope) -> Self {
         Self {
             scope,
@@ -116,12 +115,12 @@ impl TemplateEvaluator {
         self.variables.add(name, path, ValueState::Pending(value));
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter. `path` is the position for an error.
     pub(super) fn parameter(&mut self, name: &str, path: &JsonPath) -> EvaluationResult<&Value> {
         self.named_value(NamedValueKind::Parameter, name, path)
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable. `path` is the position for an error.
     pub(super) fn variable(&mut self, name: &str, path: &JsonPath) -> EvaluationResult<&Value> {
         self.named_value(NamedValueKind::Variable, name, path)
     }
@@ -130,7 +129,7 @@ impl TemplateEvaluator {
         &self.scope
     }
 
-    /// Evaluates a value and all expressions in it.
+    /// Evaluates all expressions in a value.
     pub(super) fn evaluate(
         &mut self,
         value: &TemplateValue,
@@ -161,7 +160,7 @@ impl TemplateEvaluator {
         })
     }
 
-    /// Evaluates everything in a value except the expressions that call `reference`.
+    /// Evaluates the expressions in a value, except those that call `reference`.
     pub(super) fn evaluate_ahead(
         &mut self,
         value: &TemplateValue,
@@ -196,7 +195,7 @@ impl TemplateEvaluator {
         })
     }
 
-    /// Evaluates an expression whose value is a string.
+    /// Evaluates an expression that must return a string as an argument of `function`.
     pub(super) fn evaluate_text(
         &mut self,
         expression: &TemplateExpression,
@@ -249,7 +248,7 @@ impl TemplateEvaluator {
         self.copy_value(member, path)
     }
 
-    /// Evaluates `parameters('name')` or `variables('name')` and copies only the accessed member.
+    /// Evaluates `parameters('name')` or `variables('name')`, and copies only the accessed member.
     fn evaluate_name(
         &mut self,
         kind: NamedValueKind,
@@ -327,7 +326,7 @@ impl TemplateEvaluator {
         target.read(path, *reader).map_err(EvaluationError::Template)
     }
 
-    /// The value of a parameter or variable. Evaluates it on first use.
+    /// Returns the value of a parameter or variable, which it evaluates on first use.
     fn named_value(
         &mut self,
         kind: NamedValueKind,
@@ -444,7 +443,7 @@ fn unexpected_function(function: TemplateFunction, path: &JsonPath) -> Evaluatio
     )
 }
 
-/// Follows `accesses` into a value. The error is a sentence. Names of properties are case-insensitive.
+/// Applies `accesses` to a value. Property names ignore case. The error text is a full sentence.
 fn access_members<'v>(value: &'v Value, accesses: &[Value]) -> Result<&'v Value, String> {
     accesses.iter().try_fold(value, |value, access| match (value, access) {
         (Value::Object(members), Value::String(name)) => members

@@ -79,15 +79,15 @@ pub(super) fn implemented_functions() -> String {
     TemplateFunction::ALL.map(TemplateFunction::name).join(", ")
 }
 
-/// A parsed expression: a value and the accesses to its members.
+/// A parsed expression: an operand, and accesses to members of its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TemplateExpression {
     pub(super) operand: TemplateOperand,
-    /// The accesses after the value, from left to right.
+    /// The accesses to members, from left to right.
     pub(super) accesses: Vec<MemberAccess>,
 }
 
-/// The value at the start of an expression.
+/// The operand at the start of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TemplateOperand {
     Text(String),
@@ -95,7 +95,7 @@ pub(super) enum TemplateOperand {
     Call(FunctionCall),
 }
 
-/// A call of a template function with a permitted number of arguments.
+/// A call of a template function. The number of arguments has been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FunctionCall {
     pub(super) function: TemplateFunction,
@@ -248,7 +248,7 @@ impl ExpressionToken {
     }
 }
 
-/// Splits the first token off `text`; the error is the problem.
+/// Returns the first token of `text` and the rest of the text. The error is the problem as text.
 fn next_token(text: &str) -> Result<(ExpressionToken, &str), String> {
     let text = text.trim_start();
     let Some(first) = text.chars().next() else { return Ok((ExpressionToken::EndOfData, text)) };
@@ -283,7 +283,7 @@ fn next_token(text: &str) -> Result<(ExpressionToken, &str), String> {
     Err(format!("unexpected character '{first}'"))
 }
 
-/// Parses a string literal after its opening quote. A doubled quote stands for one quote.
+/// Like [`next_token`], after the opening quote of a string literal. Two quotes stand for one.
 fn string_literal(text: &str) -> Result<(ExpressionToken, &str), String> {
     let mut literal = String::new();
     let mut rest = text;
@@ -300,7 +300,7 @@ fn string_literal(text: &str) -> Result<(ExpressionToken, &str), String> {
     Err("the string literal has no closing quote".to_owned())
 }
 
-/// A recursive descent parser with one token of look-ahead.
+/// A recursive descent parser that reads one token ahead.
 struct ExpressionParser<'t> {
     expression: &'t str,
     next: ExpressionToken,

@@ -1,8 +1,8 @@
 //! Template deployments (`Microsoft.Resources/deployments`) to resource groups and subscriptions.
 //!
 //! `template` parses a template, `deployment_plan` validates it and orders its resources, and
-//! `deployment_run` writes them. A deployment is complete before the reply to its `PUT`; clients read its
-//! result from the status to which the reply refers. Reference: Microsoft.Resources, Deployments, 2025-04-01.
+//! `deployment_run` writes them. A deployment completes before the reply to its `PUT`; clients read
+//! the result at the URL in the reply. Reference: Microsoft.Resources, Deployments, 2025-04-01.
 
 mod composite_format;
 mod deployment_plan;
@@ -55,7 +55,7 @@ use self::planned_properties::planned_properties;
 use self::template::DeploymentTemplate;
 use self::what_if::predict_changes;
 
-/// Template deployments. Their operations precede those of the resource providers.
+/// The operations of template deployments, which precede those of the resource providers.
 pub const SERVICE: EmulatedService = EmulatedService::new(
     AzureService::Arm,
     &[GROUP_OPERATIONS, SUBSCRIPTION_OPERATIONS, OPERATIONS_WITHOUT_PROVIDER],
@@ -68,7 +68,7 @@ macro_rules! template_operation {
     };
 }
 
-/// The operations at a scope. `$path` is `rg` or `sub`.
+/// The operations of deployments to a scope. `$path` is the macro `rg` or `sub`.
 macro_rules! deployment_operations {
     ($path:ident, $suffix:literal) => {
         &[
@@ -153,14 +153,14 @@ const TEMPLATE_SUPPORT: OperationSupport = OperationSupport::Partial(
      mode Incremental",
 );
 
-/// The deployments to resource groups.
+/// The operations of deployments to resource groups.
 const GROUP_OPERATIONS: &[ServiceOperation] = deployment_operations!(rg, "");
 
-/// The deployments to subscriptions.
+/// The operations of deployments to subscriptions.
 const SUBSCRIPTION_OPERATIONS: &[ServiceOperation] =
     deployment_operations!(sub, "AtSubscriptionScope");
 
-/// The path without the provider, which SDKs use for the operations of a deployment to a resource group.
+/// Paths without the resource provider, which SDKs use for deployments to a resource group.
 const OPERATIONS_WITHOUT_PROVIDER: &[ServiceOperation] = &[
     full!(
         "DeploymentOperations_ListWithoutProvider",
@@ -191,7 +191,7 @@ impl RequestedDeployment {
     }
 }
 
-/// The resource group or subscription in the path.
+/// Returns the resource group or subscription in the path.
 fn requested_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     if call.path_parameter("group").is_empty() {
         return subscription_scope(call);
@@ -199,7 +199,7 @@ fn requested_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceRe
     group_scope(call)
 }
 
-/// Checks the permission for an action on the deployment in the path, and that its group exists.
+/// Checks the permission for `action` on the deployment in the path, and its resource group.
 fn authorize_deployment(
     call: &mut OperationContext<'_>,
     action: &str,
@@ -212,7 +212,7 @@ fn authorize_deployment(
     Ok((caller, requested))
 }
 
-/// The stored deployment in the path, if the caller has the permission for an action on it.
+/// Returns the stored deployment in the path, if the caller has the permission for `action` on it.
 fn authorized_deployment<'c>(
     call: &'c mut OperationContext<'_>,
     action: &str,
@@ -323,7 +323,7 @@ fn validate_request(
     Ok(request)
 }
 
-/// Reference: Deployments - Create Or Update, URI parameters.
+/// Checks the name of a deployment. Reference: Deployments - Create Or Update, URI parameters.
 fn require_valid_name(name: &str) -> Result<(), ServiceReply> {
     const MAX_CHARS: usize = 64;
     let is_valid = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '(' | ')');
@@ -355,7 +355,7 @@ fn validated_plan(
     Ok(plan)
 }
 
-/// What template functions return about the scope in the path.
+/// Returns what template functions need to know about the scope in the path.
 fn template_scope(call: &OperationContext<'_>) -> Result<DeploymentScope, ServiceReply> {
     let id = call.path_parameter("subscription");
     let resources = &call.azure().resources;
@@ -406,7 +406,7 @@ fn require_permissions(
     Err(bad_request("InvalidTemplateDeployment", message))
 }
 
-/// The properties of a deployment that are known before it runs, as in replies.
+/// Returns the properties of a deployment in replies that are known before it runs.
 fn deployment_properties(
     call: &mut OperationContext<'_>,
     request: &DeploymentRequest,
@@ -422,7 +422,7 @@ fn deployment_properties(
     properties
 }
 
-/// A number that identifies a template; equal templates have equal hashes.
+/// Returns a number that identifies a template, in decimal: equal templates have equal hashes.
 fn template_hash(template: &Value) -> String {
     let hash = digest(&SHA256, template.to_string().as_bytes());
     let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
@@ -461,14 +461,14 @@ fn list_deployments(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     list_reply(call, items)
 }
 
-/// `DELETE`: removes the deployment from the history, and none of its resources.
+/// `DELETE`: removes the deployment from the history, but none of its resources.
 fn delete_deployment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (_, requested) = authorize_deployment(call, "delete")?;
     call.azure_mut().resources.deployments.remove(&requested.id);
     Ok(empty_reply(call, StatusCode::NO_CONTENT))
 }
 
-/// `POST …/cancel`: every deployment is complete before a client can cancel it.
+/// `POST …/cancel`: fails, because a deployment completes before a client can cancel it.
 fn cancel_deployment(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let deployment = authorized_deployment(call, "cancel/action")?;
     let (name, state) = (deployment.name(), deployment.outcome.state());
@@ -522,8 +522,8 @@ fn get_status(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceRe
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-/// Validates a deployment of a template to a resource group. Returns the number of its resources, or `None` if
-/// the template is not valid; for fuzzing.
+/// Validates the deployment of a template to a resource group, for fuzzing. Returns the number of
+/// its resources, or `None` if the template is not valid.
 #[cfg(feature = "fuzzing")]
 pub fn plan_template(document: &Value) -> Option<usize> {
     let scope = DeploymentScope {

@@ -1,4 +1,4 @@
-//! What the plan of a deployment determines, in the form of replies.
+//! Renders the properties of a deployment that its plan determines.
 
 use lanyard_emulator_state::resources::deployment_store::{NO_DURATION, TargetResource};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::deployment_plan::DeploymentPlan;
 use super::planned_resource::PlannedResource;
 
-/// The properties of a deployment that its plan determines, as in replies.
+/// Returns the properties of a deployment that its plan determines, as in replies.
 pub(super) fn planned_properties(plan: &DeploymentPlan) -> Map<String, Value> {
     let properties = [
         ("parameters", json!(plan.parameters())),
@@ -48,7 +48,7 @@ fn dependencies_json(plan: &DeploymentPlan) -> Value {
     dependent.map(json).collect()
 }
 
-/// The resource of a plan as the operations of its deployment name it.
+/// Returns a planned resource as the operations of its deployment name it.
 pub(super) fn target_resource(resource: &PlannedResource) -> TargetResource {
     TargetResource {
         id: resource.id.clone(),

@@ -1,4 +1,4 @@
-//! A resource of a deployment plan, with everything that is known before the deployment.
+//! A resource in a deployment plan, with the values that are known before the deployment.
 
 use std::fmt;
 
@@ -15,24 +15,24 @@ use super::template_value::TemplateValue;
 /// body, which can contain values of secure parameters.
 #[derive(Clone)]
 pub(super) struct PlannedResource {
-    /// The position of the declaration.
+    /// The position of the declaration in the template.
     pub(super) path: JsonPath,
     pub(super) id: AccessScope,
-    /// The whole type, such as `Microsoft.Network/virtualNetworks/subnets`.
+    /// The complete type, such as `Microsoft.Network/virtualNetworks/subnets`.
     pub(super) resource_type: String,
     /// The name with all its segments, such as `vnet/default`.
     pub(super) name: String,
     pub(super) api_version: String,
-    /// The value of `condition`.
+    /// The value of `condition`: a false one skips the resource.
     pub(super) is_deployed: bool,
-    /// The id of the scope to which the type and name are relative.
+    /// The id of the scope to which type and name are relative.
     scope: String,
     /// The members of the body other than `properties`.
     pub(super) members: Map<String, Value>,
     pub(super) properties: Option<TemplateValue>,
-    /// The places of the deployed resources that must be deployed first.
+    /// The indexes of the deployed resources that must be deployed first.
     pub(super) dependencies: Vec<usize>,
-    /// The number of the stage in which the resource is deployed.
+    /// The stage in which the resource is deployed; 0 is the first one.
     pub(super) stage: usize,
 }
 
@@ -111,7 +111,7 @@ fn evaluate(
         .map_err(|error| error.in_element(owner))
 }
 
-/// Evaluates a member that must be a string and not empty.
+/// Evaluates a member whose value must be a non-empty string.
 fn evaluate_text(
     value: &TemplateValue,
     path: &JsonPath,
@@ -137,7 +137,7 @@ fn evaluate_condition(
     }
 }
 
-/// The scope of an extension resource: a resource in the scope of the deployment.
+/// Returns the scope of an extension resource, which must be in the scope of the deployment.
 fn parse_scope(
     text: &str,
     path: &JsonPath,

@@ -3,7 +3,7 @@
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::resources::resource_store::RESOURCE_GROUP_TYPE;
 
-/// The id of a subscription or of a resource group in it.
+/// Returns the id of a subscription, or of a resource group in it.
 pub(super) fn scope_id(subscription: &str, group: Option<&str>) -> String {
     match group {
         Some(group) => format!("/subscriptions/{subscription}/resourceGroups/{group}"),
@@ -11,8 +11,9 @@ pub(super) fn scope_id(subscription: &str, group: Option<&str>) -> String {
     }
 }
 
-/// Joins a type and the segments of a name: `Microsoft.Network/virtualNetworks/{name}/subnets/{name}`.
-/// `None` if their numbers differ.
+/// Joins a type and the segments of a name:
+/// `Microsoft.Network/virtualNetworks/{name}/subnets/{name}`. Returns `None` if the numbers of
+/// segments differ.
 pub(super) fn relative_resource_id(resource_type: &str, names: &[&str]) -> Option<String> {
     let (namespace, types) = resource_type.split_once('/')?;
     let types: Vec<_> = types.split('/').collect();
@@ -29,7 +30,7 @@ pub(super) fn relative_resource_id(resource_type: &str, names: &[&str]) -> Optio
     Some(id)
 }
 
-/// The id of a resource at `scope`. Resource groups are members of a subscription, not of a provider.
+/// Returns the id of a resource at `scope`. That of a resource group has no `/providers/`.
 pub(super) fn resource_id(scope: &str, relative_id: &str) -> String {
     let base = scope.trim_end_matches('/');
     match strip_resource_group_type(relative_id) {
@@ -38,8 +39,8 @@ pub(super) fn resource_id(scope: &str, relative_id: &str) -> String {
     }
 }
 
-/// Parses the id of a resource in a template: `/subscriptions/…`, or `Namespace/type/name` at `scope`. The
-/// error is the reason.
+/// Parses the id of a resource in a template: `/subscriptions/…`, or `Namespace/type/name` relative
+/// to `scope`. The error text is a full sentence.
 pub(super) fn parse_template_id(scope: &str, text: &str) -> Result<AccessScope, String> {
     let malformed = || format!("The resource identificator '{text}' is malformed.");
     let whole = match text.strip_prefix('/') {
@@ -49,7 +50,7 @@ pub(super) fn parse_template_id(scope: &str, text: &str) -> Result<AccessScope, 
             }
             _ => text.to_owned(),
         },
-        // A namespace and pairs of type and name.
+        // A namespace, followed by pairs of type and name.
         None if text.split('/').count() >= 3 && text.split('/').count() % 2 == 1 => {
             resource_id(scope, text)
         }
@@ -58,13 +59,13 @@ pub(super) fn parse_template_id(scope: &str, text: &str) -> Result<AccessScope, 
     whole.parse().map_err(|error| format!("{} {error}.", malformed()))
 }
 
-/// The name in `Microsoft.Resources/resourceGroups/{name}`.
+/// Returns the name in `Microsoft.Resources/resourceGroups/{name}`; `None` for other types.
 fn strip_resource_group_type(relative_id: &str) -> Option<&str> {
     let (kind, name) = relative_id.rsplit_once('/')?;
     kind.eq_ignore_ascii_case(RESOURCE_GROUP_TYPE).then_some(name)
 }
 
-/// The part of an id after its first `/providers/`; the whole id if it has none.
+/// Returns the part of an id after its first `/providers/`, or the whole id if it has none.
 pub(super) fn template_relative_id(id: &str) -> &str {
     id.split_once("/providers/").map_or(id, |(_, relative)| relative)
 }

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::resource_ids::{parse_template_id, template_relative_id};
 use super::template_error::{JsonPath, TemplateError};
 
-/// Reads resources for `reference`.
+/// Reads resources for the template function `reference`.
 pub(super) trait ResourceReader {
-    /// The resource as in the reply to a client's `GET`.
+    /// Returns the resource as in the reply to the client's `GET`.
     fn read_resource(
         &mut self,
         id: &AccessScope,
@@ -22,23 +22,23 @@ pub(super) trait ResourceReader {
 /// A resource that `reference` names cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResourceReadError {
-    /// The code of the provider's error, such as `ResourceNotFound`.
+    /// The error code of the resource provider, such as `ResourceNotFound`.
     pub(super) code: String,
     pub(super) message: String,
 }
 
-/// A resource of a template, as far as other resources can refer to it.
+/// The part of a planned resource that `dependsOn` and `reference` need.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct IndexedResource {
     pub(super) id: AccessScope,
-    /// The name with all its segments.
+    /// The name with all its segments, such as `vnet/default`.
     pub(super) name: String,
     pub(super) api_version: String,
     /// The value of `condition`.
     pub(super) is_deployed: bool,
 }
 
-/// The resources of one template, in order.
+/// The resources of one template, in the order of the document.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TemplateResourceIndex {
     /// The id of the scope of the deployment.
@@ -51,20 +51,20 @@ pub(super) struct TemplateResourceIndex {
 pub(super) struct ReferenceTarget {
     id: AccessScope,
     api_version: String,
-    /// Whether the call returns the whole resource instead of its properties.
+    /// Whether the call returns the complete resource instead of its properties.
     is_full: bool,
     is_by_name: bool,
-    /// The place of the resource in the template, if the template deploys it.
+    /// The index of the resource in the template, if the template declares it.
     place: Option<usize>,
 }
 
 impl ReferenceTarget {
-    /// The resource that must be deployed first: only a reference by name is an implicit dependency.
+    /// The index of the dependency: only a call by name, not by id, is an implicit dependency.
     pub(super) fn implicit_dependency(&self) -> Option<usize> {
         self.place.filter(|_| self.is_by_name)
     }
 
-    /// Reads the value of the call at `path`.
+    /// Reads the resource, and returns the value of the call of `reference` at `path`.
     pub(super) fn read(
         &self,
         path: &JsonPath,
@@ -85,7 +85,7 @@ impl TemplateResourceIndex {
         Self { scope, resources }
     }
 
-    /// The place of the resource that an entry of `dependsOn` names. The error is a sentence.
+    /// Finds the index of the resource in a `dependsOn` entry. The error text is a full sentence.
     pub(super) fn resolve_dependency(&self, text: &str) -> Result<usize, String> {
         let found = if text.contains('/') {
             let id = parse_template_id(&self.scope, text)?;
@@ -100,7 +100,7 @@ impl TemplateResourceIndex {
         })
     }
 
-    /// The resource that the arguments of `reference` name. The error is a sentence.
+    /// Finds the resource that a call of `reference` names. The error text is a full sentence.
     pub(super) fn resolve_reference(
         &self,
         arguments: &[String],
@@ -145,7 +145,7 @@ impl TemplateResourceIndex {
         Ok(ReferenceTarget { id, api_version, is_full, is_by_name, place })
     }
 
-    /// The matching resource; several are an error unless only one of them is deployed.
+    /// Returns the index of the matching resource. It is an error if several are deployed.
     fn find_one(
         &self,
         text: &str,
@@ -166,8 +166,8 @@ impl TemplateResourceIndex {
     }
 }
 
-/// The result of `reference(…, 'Full')`: the resource without `id`, `name` and `type`, and the members with
-/// which Azure describes the reference.
+/// Returns the result of `reference(…, 'Full')`: the resource without `id`, `name` and `type`, and
+/// the members that describe the reference in Azure.
 fn full_reference(mut resource: Value, target: &ReferenceTarget) -> Value {
     let Value::Object(members) = &mut resource else { return resource };
     for name in ["id", "name", "type", "etag", "systemData"] {

@@ -1,7 +1,7 @@
 //! The document of an ARM template, language version 1.0.
 //!
-//! Reference: "Understand the structure and syntax of ARM templates". The parser rejects what Azure rejects,
-//! and names the elements that the emulator does not implement.
+//! Reference: "Understand the structure and syntax of ARM templates". The parser rejects what Azure
+//! rejects. Its errors also name elements that the emulator does not implement.
 
 use serde_json::{Map, Value};
 
@@ -11,13 +11,14 @@ use super::template_parameters::{ParameterDefinition, TemplateType};
 use super::template_resource::TemplateResource;
 use super::template_value::{TemplateValue, copy_loop_error};
 
-/// The maximum numbers of elements. Reference: "ARM template best practices", template limits.
+/// The maximum numbers of elements of a template. Reference: "ARM template best practices",
+/// template limits.
 const MAX_PARAMETERS: usize = 256;
 const MAX_VARIABLES: usize = 512;
 const MAX_RESOURCES: usize = 800;
 const MAX_OUTPUTS: usize = 64;
 
-/// What a template can be deployed to.
+/// The scope to which a template can be deployed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TemplateScope {
     ResourceGroup,
@@ -36,7 +37,6 @@ pub(super) struct DeploymentTemplate {
     pub(super) outputs: Vec<OutputDefinition>,
 }
 
-/// A variable.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct VariableDefinition {
     pub(super) name: String,
@@ -44,11 +44,10 @@ pub(super) struct VariableDefinition {
     pub(super) value: TemplateValue,
 }
 
-/// An output.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OutputDefinition {
     pub(super) name: String,
-    /// The position of the value.
+    /// The position of the output's value in the template.
     pub(super) path: JsonPath,
     pub(super) kind: TemplateType,
     pub(super) condition: Option<TemplateValue>,
@@ -84,7 +83,7 @@ impl DeploymentTemplate {
     }
 }
 
-/// Rejects unknown members and elements that are not implemented.
+/// Rejects unknown members of a template, and elements that the emulator does not implement.
 fn check_members(members: &Map<String, Value>, path: &JsonPath) -> Result<(), TemplateError> {
     for (name, value) in members {
         let path = path.member(name);
@@ -158,7 +157,7 @@ fn parse_content_version(text: &str, path: &JsonPath) -> Result<String, Template
     Err(TemplateError::malformed(&path, problem))
 }
 
-/// The members of an optional object, at most `limit`, whose names differ in more than case.
+/// Returns the members of the object `name`, if any: at most `limit`, unique ignoring case.
 fn named_elements<'v>(
     members: &'v Map<String, Value>,
     name: &str,

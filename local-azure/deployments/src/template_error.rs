@@ -27,7 +27,7 @@ impl JsonPath {
         Self("properties.parameters".to_owned())
     }
 
-    /// The member `name` of the object at this position.
+    /// Returns the position of the member `name` of the object at this position.
     pub(super) fn member(&self, name: &str) -> Self {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '$');
         if !name.is_empty() && name.chars().all(plain) {
@@ -37,7 +37,7 @@ impl JsonPath {
         }
     }
 
-    /// The item at `index` of the array at this position.
+    /// Returns the position of the item at `index` of the array at this position.
     pub(super) fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
@@ -55,14 +55,14 @@ impl fmt::Display for JsonPath {
 pub(super) struct TemplateError {
     /// The code, such as `InvalidTemplate`.
     pub(super) code: Cow<'static, str>,
-    /// The message; it never contains the value of a secure parameter.
+    /// The message, which never contains the value of a secure parameter.
     pub(super) message: String,
-    /// The position of the error.
+    /// The position of the error in the request.
     pub(super) path: JsonPath,
 }
 
 impl TemplateError {
-    /// The document does not have the form of a template: `InvalidRequestContent`. `problem` is a sentence.
+    /// The request body is not a template: `InvalidRequestContent`. `problem` is a full sentence.
     pub(super) fn malformed(path: &JsonPath, problem: impl fmt::Display) -> Self {
         let message = format!(
             "The request content was invalid and could not be deserialized: '{problem} Path '{path}'.'."
@@ -70,19 +70,19 @@ impl TemplateError {
         Self { code: "InvalidRequestContent".into(), message, path: path.clone() }
     }
 
-    /// A member that the type `owner` does not have: `InvalidRequestContent`.
+    /// A member that objects of type `owner` do not have: `InvalidRequestContent`.
     pub(super) fn unknown_member(path: &JsonPath, name: &str, owner: &str) -> Self {
         let problem = format!("Could not find member '{name}' on object of type '{owner}'.");
         Self::malformed(path, problem)
     }
 
-    /// The template is not valid: `InvalidTemplate`. `problem` is a sentence with its full stop.
+    /// The template is not valid: `InvalidTemplate`. `problem` is a full sentence.
     pub(super) fn invalid(path: &JsonPath, problem: impl fmt::Display) -> Self {
         let message = format!("Deployment template validation failed: '{problem}'.");
         Self { code: "InvalidTemplate".into(), message, path: path.clone() }
     }
 
-    /// An expression does not have the form of an expression: `InvalidTemplate`.
+    /// A text does not have the syntax of an expression: `InvalidTemplate`.
     pub(super) fn malformed_expression(path: &JsonPath, problem: impl fmt::Display) -> Self {
         let message = format!(
             "Deployment template language expression evaluation failed: '{problem}'. Please see https://aka.ms/arm-functions for usage details."
@@ -91,7 +91,7 @@ impl TemplateError {
     }
 
     /// An element of the template language that Azure has and the emulator does not implement:
-    /// `InvalidTemplate`. `supported` names what is implemented instead.
+    /// `InvalidTemplate`. `supported` names the elements that are implemented.
     pub(super) fn unsupported(path: &JsonPath, element: &str, supported: &str) -> Self {
         let problem = format!(
             "The local Azure does not implement {element} at '{path}'. Implemented: {supported}."
@@ -99,8 +99,8 @@ impl TemplateError {
         Self::invalid(path, problem)
     }
 
-    /// A limit of templates is exceeded: `InvalidTemplate`. Reference: "ARM template best practices",
-    /// template limits.
+    /// A template exceeds a limit: `InvalidTemplate`. `items` names what is limited. Reference:
+    /// "ARM template best practices", template limits.
     pub(super) fn limit(path: &JsonPath, items: &str, limit: usize, actual: usize) -> Self {
         let problem = format!(
             "The number of template {items} limit exceeded. Limit: '{limit}' and actual: '{actual}'. Please see https://aka.ms/arm-syntax for usage details."
@@ -108,11 +108,11 @@ impl TemplateError {
         Self::invalid(path, problem)
     }
 
-    /// The error object of a reply.
+    /// Returns the error object for a reply.
     pub(super) fn to_json(&self) -> Value {
         let mut error = json!({ "code": self.code, "message": self.message });
         if self.code == "InvalidTemplate" {
-            // Azure counts lines in the body as it was sent; 0 means unknown.
+            // Azure counts lines of the request body; 0 means unknown.
             let info = json!({ "lineNumber": 0, "linePosition": 0, "path": self.path.to_string() });
             error["additionalInfo"] = json!([{ "type": "TemplateViolation", "info": info }]);
         }
@@ -123,13 +123,13 @@ impl TemplateError {
 /// A template language expression could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EvaluationError {
-    /// The expression at `path` could not be evaluated; the caller adds the part of the template that has it.
+    /// The expression at `path`. The caller adds the element of the template that contains it.
     Expression {
         path: JsonPath,
-        /// A sentence with its full stop.
+        /// A full sentence.
         message: String,
     },
-    /// An error that already names the part of the template.
+    /// An error that already names the element of the template.
     Template(TemplateError),
 }
 
@@ -139,7 +139,7 @@ impl EvaluationError {
         Self::Expression { path: path.clone(), message: message.into() }
     }
 
-    /// The validation error of the template's element `owner`, such as `variable 'name'`.
+    /// Returns the validation error for the template element `owner`, such as `variable 'name'`.
     pub(super) fn in_element(self, owner: impl fmt::Display) -> TemplateError {
         match self {
             Self::Expression { path, message } => TemplateError::invalid(

@@ -1,4 +1,4 @@
-//! The functions `concat`, `format` and `guid`, and the checks of arguments. Errors are sentences.
+//! The functions `concat`, `format` and `guid`, and checks of arguments. Error texts are sentences.
 //!
 //! Reference: "String functions for ARM templates" and "Array functions for ARM templates".
 
@@ -66,7 +66,7 @@ pub(super) fn guid(arguments: Vec<Value>) -> Result<Value, String> {
     Ok(Value::from(id.to_string()))
 }
 
-/// The string of an argument that must be one.
+/// Returns the argument of `function`, which must be a string.
 pub(super) fn string_argument(
     function: TemplateFunction,
     argument: Value,

@@ -32,7 +32,7 @@ impl TemplateType {
         Self::Array,
     ];
 
-    /// The name in replies.
+    /// The name in templates and replies.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::String => "String",
@@ -50,7 +50,7 @@ impl TemplateType {
         matches!(self, Self::SecureString | Self::SecureObject)
     }
 
-    /// The name of the JSON type of its values, as in messages.
+    /// The name of the JSON type, as in Azure's messages.
     const fn json_type(self) -> &'static str {
         match self {
             Self::String | Self::SecureString => "String, Uri",
@@ -61,7 +61,7 @@ impl TemplateType {
         }
     }
 
-    /// Checks the JSON type of a value. The error is a sentence.
+    /// Checks the JSON type of the value of `element`. The error text is a full sentence.
     pub(super) fn check(self, value: &Value, element: &str) -> Result<(), String> {
         let is_valid = match self {
             Self::String | Self::SecureString => value.is_string(),
@@ -79,7 +79,7 @@ impl TemplateType {
         ))
     }
 
-    /// Parses the `type` of a definition.
+    /// Parses the `type` of a parameter or output definition.
     pub(super) fn parse(value: Option<&Value>, path: &JsonPath) -> Result<Self, TemplateError> {
         let Some(name) = value.and_then(Value::as_str) else {
             return Err(TemplateError::malformed(
@@ -97,7 +97,7 @@ impl TemplateType {
     }
 }
 
-/// The name of a JSON type in messages of Azure.
+/// Returns the name of a value's JSON type, as in Azure's messages.
 fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "Null",
@@ -114,7 +114,7 @@ fn json_type_name(value: &Value) -> &'static str {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ParameterDefinition {
     pub(super) name: String,
-    /// The position of the definition.
+    /// The position of the definition in the template.
     pub(super) path: JsonPath,
     pub(super) kind: TemplateType,
     pub(super) default: Option<TemplateValue>,
@@ -285,13 +285,13 @@ impl ParameterDefinition {
         }
     }
 
-    /// The parameter in replies: the type, and the value unless it is secure.
+    /// Renders the parameter as in replies: its type, and its value unless it is secure.
     pub(super) fn to_json(&self, value: &Value) -> Value {
         typed_value_json(self.kind, value)
     }
 }
 
-/// A value with its type, as in replies. Secure values are omitted.
+/// Renders a value with its type, as in replies. Omits secure values.
 pub(super) fn typed_value_json(kind: TemplateType, value: &Value) -> Value {
     if kind.is_secure() {
         json!({ "type": kind.name() })
@@ -304,13 +304,13 @@ fn display_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The member of an object, ignoring case as Azure's deserializer does.
+/// Returns the member of an object, ignoring case as Azure's deserializer does.
 pub(super) fn member<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     members.iter().find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
 }
 
-/// Pairs each value of a deployment with the definition of its parameter: `{"name": {"value": …}}`. The
-/// result has one entry for each definition, in order; `None` without a value.
+/// Checks the parameter values of a deployment, `{"name": {"value": …}}`. Returns one entry for
+/// each definition, in their order: `None` if the deployment has no value.
 pub(super) fn parse_parameter_values(
     definitions: &[ParameterDefinition],
     values: &Map<String, Value>,
@@ -346,7 +346,7 @@ pub(super) fn parse_parameter_values(
     Ok(given)
 }
 
-/// Parses `{"value": …}`. `null` is no value.
+/// Parses `{"value": …}`. Returns `None` if the value is `null`.
 fn parse_parameter_entry(entry: &Value, path: &JsonPath) -> Result<Option<Value>, TemplateError> {
     let Value::Object(members) = entry else {
         return Err(TemplateError::malformed(
@@ -379,7 +379,7 @@ fn parse_parameter_entry(entry: &Value, path: &JsonPath) -> Result<Option<Value>
     Ok(found.cloned())
 }
 
-/// The error of a parameter without a value and default value.
+/// The error for a parameter with neither a value nor a default value.
 pub(super) fn missing_value_error(definition: &ParameterDefinition) -> TemplateError {
     TemplateError::invalid(
         &definition.path,

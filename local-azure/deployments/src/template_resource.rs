@@ -10,10 +10,10 @@ use super::template_value::{TemplateValue, copy_loop_error};
 /// The maximum size of a resource, in bytes. Reference: "ARM template best practices", template limits.
 pub(super) const MAX_RESOURCE_BYTES: usize = 1024 * 1024;
 
-/// The type of nested and linked deployments.
+/// The resource type of nested and linked deployments.
 const DEPLOYMENT_TYPE: &str = "Microsoft.Resources/deployments";
 
-/// The members that are sent to the resource provider as they are, besides `properties`.
+/// The members besides `properties` that the resource provider receives unchanged.
 const PROVIDER_MEMBERS: [&str; 10] = [
     "location",
     "tags",
@@ -30,16 +30,16 @@ const PROVIDER_MEMBERS: [&str; 10] = [
 /// A resource of a template, or a nested child resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TemplateResource {
-    /// The position of the declaration.
+    /// The position of the declaration in the template.
     pub(super) path: JsonPath,
-    /// The place of the parent in which this resource is nested.
+    /// The index of the resource in whose declaration this one is nested.
     pub(super) parent: Option<usize>,
-    /// The type as written: a nested resource has only the part below its parent's type.
+    /// The type as declared: a nested resource has only the part below its parent's type.
     pub(super) resource_type: String,
     pub(super) name: TemplateValue,
     pub(super) api_version: TemplateValue,
     pub(super) condition: Option<TemplateValue>,
-    /// The id of the resource that an extension resource belongs to.
+    /// The id of the resource that an extension resource extends.
     pub(super) scope: Option<TemplateValue>,
     pub(super) depends_on: Vec<TemplateValue>,
     /// The members other than `properties` that the resource provider receives.
@@ -188,7 +188,7 @@ fn parse_depends_on(value: &Value, path: &JsonPath) -> Result<Vec<TemplateValue>
             let entries = items.iter().enumerate();
             entries.map(|(index, item)| TemplateValue::parse(item, &path.index(index))).collect()
         }
-        // An expression can return the whole array.
+        // An expression can return the complete array.
         Value::String(_) => Ok(vec![TemplateValue::parse(value, path)?]),
         _ => Err(TemplateError::malformed(path, "'dependsOn' is not an array.")),
     }

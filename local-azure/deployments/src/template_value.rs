@@ -23,7 +23,7 @@ pub(super) enum TemplateKey {
     Literal(String),
     Expression {
         expression: TemplateExpression,
-        /// The expression as written.
+        /// The source text of the expression.
         text: String,
     },
 }
@@ -95,7 +95,7 @@ impl TemplateValue {
         Ok(Self::Object(parsed))
     }
 
-    /// The value, if it has no expressions.
+    /// Returns the value, or `None` if it contains expressions.
     pub(super) fn into_literal(self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(value),
@@ -103,7 +103,7 @@ impl TemplateValue {
         }
     }
 
-    /// The value with the source text of its expressions.
+    /// Returns the value with the source text of its expressions.
     pub(super) fn to_source(&self) -> Value {
         match self {
             Self::Literal(value) => value.clone(),
@@ -116,7 +116,7 @@ impl TemplateValue {
         }
     }
 
-    /// Every call of `reference` in this value with the position of its expression.
+    /// Returns every call of `reference` in this value, with the position of its expression.
     pub(super) fn reference_calls(&self, path: &JsonPath) -> Vec<(JsonPath, &FunctionCall)> {
         let mut calls = Vec::new();
         self.add_reference_calls(path, &mut calls);
@@ -154,7 +154,7 @@ fn parse_text(text: &str, path: &JsonPath) -> Result<TemplateText, TemplateError
         .map_err(|error| TemplateError::malformed_expression(path, format!("{error} At '{path}'.")))
 }
 
-/// The error of a loop at `path`.
+/// The error for a copy loop at `path`.
 pub(super) fn copy_loop_error(path: &JsonPath) -> TemplateError {
     TemplateError::unsupported(
         path,

@@ -15,8 +15,8 @@ use super::deployment_run::DeploymentRun;
 use super::planned_resource::PlannedResource;
 use super::resource_index::{ResourceReadError, ResourceReader};
 
-/// The changes of a deployment to `scope`: one for each resource of the plan, and one for each other resource of
-/// a resource group, which the deployment ignores.
+/// Returns the changes of a deployment to `scope`: one for each planned resource, and `Ignore` for
+/// each other resource of the resource group.
 pub(super) fn predict_changes(
     call: &mut OperationContext<'_>,
     plan: &mut DeploymentPlan,
@@ -32,7 +32,7 @@ pub(super) fn predict_changes(
         }
         let body = match plan.evaluate_body(place, &mut run) {
             Ok(body) => body,
-            // `reference` names a resource that the deployment would create.
+            // `reference` names a resource that the deployment has yet to create.
             Err(_) => unevaluated_body(&resource),
         };
         let before = run.read_resource(&resource.id, &resource.api_version);
@@ -54,7 +54,7 @@ pub(super) fn predict_changes(
     changes
 }
 
-/// The resources of a resource group that the plan does not deploy, without child resources.
+/// Returns other top-level resources of a resource group, each with an api-version to read it.
 fn other_resources(
     call: &OperationContext<'_>,
     plan: &DeploymentPlan,
@@ -86,7 +86,7 @@ fn unevaluated_body(resource: &PlannedResource) -> Value {
     Value::Object(body)
 }
 
-/// The change of one resource.
+/// Returns the change of one resource. `before` is its current state.
 fn predict_change(
     resource: &PlannedResource,
     body: Value,
@@ -131,7 +131,7 @@ fn with_api_version(mut resource: Value, api_version: &str) -> Value {
     resource
 }
 
-/// Replaces the members that `changes` has; objects are merged, except tags.
+/// Replaces members of `target` by those of `changes`. Objects are merged, except tags.
 fn merge(target: &mut Value, changes: &Value) {
     let (Value::Object(members), Value::Object(changes)) = (&mut *target, changes) else {
         target.clone_from(changes);
@@ -145,8 +145,8 @@ fn merge(target: &mut Value, changes: &Value) {
     }
 }
 
-/// The members of a resource that a write would change. Members that the template does not name keep their
-/// values, except tags.
+/// Returns the members of a resource that a write would change. Members that the template omits
+/// keep their values, except tags.
 fn property_changes(before: &Value, body: &Value) -> Vec<Value> {
     let (Value::Object(before), Value::Object(body)) = (before, body) else { return Vec::new() };
     let mut changes = Vec::new();
@@ -203,7 +203,7 @@ fn add_changes(changes: &mut Vec<Value>, path: &str, before: Option<&Value>, aft
     }
 }
 
-/// The changes of the items of an array, by index.
+/// Returns the changes of the items of an array, by index.
 fn item_changes(before: &[Value], after: &[Value]) -> Vec<Value> {
     let mut changes = Vec::new();
     for (index, item) in after.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The emulator's own control API, directly on the port.
 //!
-//! Every operation except the CA certificate and the web page requires the header `x-lanyard-control: 1`, which a web page
-//! cannot send to another origin.
+//! Every operation except the CA certificate and the web page requires the header
+//! `x-lanyard-control: 1`, which a web page cannot send to another origin.
 
 mod clock;
 mod drills;
@@ -58,13 +58,11 @@ const PAGE_OPERATIONS: &[ServiceOperation] = &[
     },
 ];
 
-/// The page and the control API.
 pub(crate) const SERVICE: EmulatedService = EmulatedService {
     error_reply: control_engine_error,
     ..EmulatedService::new(AzureService::Control, OPERATIONS)
 };
 
-/// The operations of the page and of the control API.
 const OPERATIONS: &[&[ServiceOperation]] = &[PAGE_OPERATIONS, CONTROL_OPERATIONS];
 
 const CONTROL_OPERATIONS: &[ServiceOperation] = &[
@@ -361,7 +359,7 @@ fn require_control_header(
     ))
 }
 
-/// An error of the engine as the control API writes it.
+/// Converts an error of the engine to a reply of the control API.
 fn control_engine_error(error: EngineError<'_>) -> ServiceReply {
     match error {
         EngineError::BodyTooLarge { most } => control_error(
@@ -378,7 +376,7 @@ fn control_error(status: StatusCode, code: &str, message: &str) -> ServiceReply 
         .with_rejection_reason(code)
 }
 
-/// Parses the body. An error names the field and repeats no value.
+/// Parses the body. The error reply names the invalid field, but contains no value from the body.
 fn parse_body<T: DeserializeOwned>(call: &OperationContext<'_>) -> Result<T, ServiceReply> {
     call.request.parse_json_body().map_err(|error| {
         control_error(
@@ -394,7 +392,7 @@ fn get_ca_certificate(call: &OperationContext<'_>) -> ServiceReply {
     ServiceReply::empty(StatusCode::OK).with_body("application/x-pem-file", pem)
 }
 
-/// `GET request-log?since=N`: the request log entries after number N.
+/// `GET request-log?since=N`: the request log entries with a number greater than N.
 fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let since = match call.request.query("since").map(str::parse) {
         None => 0,
@@ -412,7 +410,7 @@ fn list_request_log(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "value": entries })))
 }
 
-/// The implemented operations, by service.
+/// Returns the implemented operations, by service.
 fn list_operations(call: &OperationContext<'_>) -> ServiceReply {
     let operations = operation_listing::list_operations(call.services);
     ServiceReply::json(StatusCode::OK, &json!({ "value": operations }))

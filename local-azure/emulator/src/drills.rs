@@ -1,7 +1,8 @@
 //! Named drills: situations of Azure that clients have to survive, as data.
 //!
-//! A drill sets settings, adds fault rules, and performs steps at emulated times. Stopping it restores the
-//! settings and removes its rules; what its steps did stays. One drill runs at a time.
+//! A drill changes settings, adds fault rules, and performs steps at emulated times. Stopping it
+//! restores the settings and removes its fault rules, but does not undo its steps. One drill runs
+//! at a time.
 
 use jiff::{SignedDuration, Timestamp};
 use lanyard_emulator_core::emulated_service::{ScheduledWork, ServiceSet};
@@ -25,10 +26,10 @@ pub enum DrillError {
     /// The drill is invalid or unknown.
     #[error(transparent)]
     Definition(#[from] DrillDefinitionError),
-    /// A fault rule with the name of one of the drill's rules exists.
+    /// A fault rule with the name of one of the drill's fault rules exists.
     #[error("the fault rule `{0}` exists already; remove it first")]
     RuleNameTaken(String),
-    /// Another drill runs.
+    /// Another drill is running.
     #[error("the drill `{0}` runs already; stop it first")]
     AlreadyRunning(String),
     #[error(transparent)]
@@ -58,13 +59,13 @@ impl From<NextSigningKeyMissing> for DrillError {
     }
 }
 
-/// The steps of the running drill, as work of the engine.
+/// The steps of the running drill, as scheduled work of the engine.
 pub(crate) const SCHEDULED_WORK: ScheduledWork = ScheduledWork {
     is_due: has_due_step,
     perform: |_, azure, ids, now| Ok(perform_due_steps(azure, ids, now)?),
 };
 
-/// Starts a drill, and performs its first steps. On an error, nothing changes.
+/// Starts a drill, and performs the steps that are due at the start. On an error, nothing changes.
 pub(crate) fn start_drill(
     services: &ServiceSet,
     azure: &mut AzureState,
@@ -86,7 +87,7 @@ pub(crate) fn start_drill(
     };
     let rules = fault_drill.faults.iter().map(|rule| rule.clone().with_resolved_end(now));
     let rules = rules.collect::<Result<Vec<_>, _>>()?;
-    // Only steps can fail from here on.
+    // After this point, only steps can fail.
     let starts_with_step = fault_drill.steps.first().is_some_and(|step| step.after_seconds == 0);
     let before = starts_with_step.then(|| (azure.clone(), ids.clone()));
     settings.store(azure);
@@ -104,8 +105,8 @@ pub(crate) fn start_drill(
     performed
 }
 
-/// Stops the running drill: restores all settings to their values before its start, and removes its rules.
-/// Returns its name.
+/// Stops the running drill: restores all settings to their values before its start, and removes its
+/// fault rules. Returns the name of the drill; `None` if no drill is running.
 pub(crate) fn stop_drill(azure: &mut AzureState) -> Option<String> {
     let RunningDrill { fault_drill, previous_settings, .. } = azure.running_drill.take()?;
     previous_settings.store(azure);
@@ -120,7 +121,7 @@ pub(crate) fn has_due_step(azure: &AzureState, now: Timestamp) -> bool {
     azure.running_drill.as_ref().is_some_and(|running| running.due_action(now).is_some())
 }
 
-/// Performs the steps whose time has come. Slow: steps create keys. A step that fails is not repeated.
+/// Performs the due steps. Slow, because steps create keys. A failed step is not repeated.
 pub(crate) fn perform_due_steps(
     azure: &mut AzureState,
     ids: &mut IdGenerator,
@@ -164,7 +165,7 @@ fn perform_action(
     }
 }
 
-/// Issues a credential for each identity. Identities that share a secret get one credential.
+/// Issues a credential for each component. Components with the same secret get one credential.
 fn rotate_every_credential(
     azure: &mut AzureState,
     ids: &mut IdGenerator,

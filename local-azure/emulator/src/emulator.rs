@@ -38,7 +38,7 @@ use crate::seed::test_credentials::TestCredentials;
 use crate::services::services;
 use crate::state_change_error::StateChangeError;
 
-/// Builds an emulator. It starts with [`EmulatorBuilder::start`].
+/// Configures an emulator, which [`EmulatorBuilder::start`] starts.
 #[derive(Debug)]
 pub struct EmulatorBuilder {
     clock: SharedClock,
@@ -51,13 +51,12 @@ pub struct EmulatorBuilder {
     authority: Option<ProvidedAuthority>,
     cloud_domain: Option<CloudDomain>,
     automatic_sign_in: bool,
-    /// Settings, fault rules and a drill that apply from the start.
+    /// Settings, fault rules and a drill that apply from the start, also to an existing state.
     scenario: Scenario,
     snapshot: Option<StateSnapshot>,
     stopped_at: Option<Timestamp>,
 }
 
-/// What applies from the start, also to an existing state.
 #[derive(Debug, Default)]
 struct Scenario {
     settings: Vec<SettingsChange>,
@@ -81,7 +80,7 @@ impl Scenario {
         }
         let running = azure.running_drill.as_ref();
         match self.fault_drill {
-            // A stored state still runs the drill with which it was started before.
+            // A stored state still runs its drill.
             Some(wanted) if running.is_some_and(|running| running.is_named(wanted.name())) => {
                 Ok(())
             }
@@ -98,12 +97,12 @@ struct ProvidedAuthority {
     key: RedactedText,
 }
 
-/// A seed plan, and its effect on an existing state.
+/// A seed plan, and how an existing state is treated.
 #[derive(Debug)]
 enum SeedMode {
-    /// The existing state must be created from this plan.
+    /// An existing state must have been created from the same plan.
     RequireSamePlan(SeedPlan),
-    /// The plan applies to a new state only; an existing state is kept.
+    /// An existing state is kept, whatever its plan.
     SeedOnlyIfNew(SeedPlan),
 }
 
@@ -188,8 +187,8 @@ impl ErrorHint for StartError {
 }
 
 impl StartError {
-    /// Whether the cause is the plan and not the machine: the plan contradicts itself, or is not that of the
-    /// saved state.
+    /// Whether the seed plan, the settings, a fault rule or the drill caused the error, and not the
+    /// machine: the plan is invalid, or an existing state was created from another plan.
     pub const fn is_invalid_plan(&self) -> bool {
         matches!(
             self,
@@ -250,7 +249,7 @@ impl EmulatorBuilder {
         self
     }
 
-    /// Sets the token lifetimes of a new state.
+    /// Sets the token lifetimes of a new state. An existing state keeps its own.
     #[must_use]
     pub const fn token_policy(mut self, policy: TokenPolicy) -> Self {
         self.token_policy = policy;
@@ -299,14 +298,14 @@ impl EmulatorBuilder {
         self
     }
 
-    /// Changes settings, also those of an existing state.
+    /// Changes settings, also in an existing state.
     #[must_use]
     pub fn settings(mut self, change: SettingsChange) -> Self {
         self.scenario.settings.push(change);
         self
     }
 
-    /// Adds a fault rule, also to an existing state.
+    /// Adds a fault rule, also in an existing state.
     #[must_use]
     pub fn fault_rule(mut self, rule: FaultRule) -> Self {
         self.scenario.fault_rules.push(rule);
@@ -363,7 +362,7 @@ impl EmulatorBuilder {
         Emulator::serve_on_listener(engine, listener, address, remote)
     }
 
-    /// The slow part of a start: creating keys and reading files.
+    /// The slow part of a start, which creates keys and reads files.
     fn build_engine(self, port: u16) -> Result<EmulatorEngine, StartError> {
         let clouds = AzureClouds::new(self.cloud_domain.as_ref(), port);
         let store = self.state_dir.as_deref().map(StateStore::open).transpose()?;
@@ -418,7 +417,7 @@ impl EmulatorBuilder {
             State::new(azure, ids),
             writer,
         );
-        // A restart without changes writes nothing, so that it need not wait for the disk.
+        // A restart without changes writes nothing, and so does not wait for the disk.
         if stored_authority.as_ref() == Some(engine.authority.stored_form()) {
             engine.save_changes()?;
         } else {
@@ -482,13 +481,13 @@ impl Emulator {
         connectable_url(self.address)
     }
 
-    /// The URL of Azure Resource Manager in the custom cloud, without a trailing slash; `None` without
-    /// [`EmulatorBuilder::cloud_domain`].
+    /// The URL of Azure Resource Manager in the custom cloud, without a trailing slash. `None` if
+    /// the emulator was built without [`EmulatorBuilder::cloud_domain`].
     pub fn custom_cloud_url(&self) -> Option<String> {
         self.engine.clouds.custom().map(EmulatedCloud::arm_url)
     }
 
-    /// The certificate that clients have to trust, in PEM.
+    /// The CA certificate that clients must trust, in PEM.
     pub fn ca_pem(&self) -> &str {
         self.engine.authority.certificate_pem()
     }
@@ -541,7 +540,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Changes create keys and write files, so they run on a blocking thread.
+    /// Changes the state on a blocking thread, because changes create keys and write files.
     async fn update_azure_state<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut AzureState, &mut IdGenerator, Timestamp) -> Result<T, SeedError>
@@ -557,7 +556,7 @@ impl Emulator {
             .map_err(StateChangeError::Interrupted)?
     }
 
-    /// Stops the emulator: closes the listener and completes requests in flight, for at most five seconds.
+    /// Stops the emulator: closes the port, and waits up to five seconds for requests in flight.
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
         if let Some(task) = self.task.take()
@@ -568,7 +567,7 @@ impl Emulator {
     }
 }
 
-/// The URL of a listener for clients on this machine.
+/// Returns the URL at which clients on this machine reach a listener.
 fn connectable_url(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(match address {

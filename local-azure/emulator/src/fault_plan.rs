@@ -1,4 +1,4 @@
-//! Fault plans: each breaks one hop for one component, to test that the break is found.
+//! Fault plans. Each breaks one hop for one component, to test that diagnostics find the fault.
 
 use jiff::Timestamp;
 use lanyard_emulator_keyvault::access::object_scope;
@@ -22,8 +22,9 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// Applies a fault to the running emulator. A fault of the value creates a new version of the secret, and
-    /// later rotations keep the fault; the other faults remove an object.
+    /// Applies the fault to a running emulator. A fault of the credential's value creates a new
+    /// version of the secret, and later rotations keep the fault; the other faults remove an
+    /// object.
     ///
     /// # Errors
     ///
@@ -53,7 +54,7 @@ impl FaultPlan {
     }
 }
 
-/// Removes the object that a fault affects; does nothing for a fault of the value.
+/// Removes the object that a fault removes. Does nothing for a fault of the credential's value.
 pub(crate) fn remove_faulted_objects(
     azure: &mut AzureState,
     fault: IdentityFault,

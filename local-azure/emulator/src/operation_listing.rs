@@ -1,4 +1,4 @@
-//! The listing of the implemented operations, with the clients that prove each.
+//! Lists the implemented operations, with the unmodified Azure clients that were tested with each.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -15,23 +15,23 @@ use serde::Serialize;
 pub struct OperationSummary {
     /// The service, such as `key-vault`.
     pub service: &'static str,
-    /// The stable id, such as `Vaults_Get`.
+    /// The stable id of the operation, such as `Vaults_Get`.
     pub id: &'static str,
     /// The HTTP method.
     pub method: String,
-    /// The path; placeholders are in braces. The query parameters and headers that select the operation
-    /// follow.
+    /// The path, with placeholders in braces. If query parameters or headers select the operation,
+    /// they follow.
     pub path: String,
-    /// `full`, `partial` or `echo`.
+    /// `full`, `partial` (see `note`) or `echo` (stored and returned as given).
     pub support: &'static str,
-    /// What a partial implementation lacks.
+    /// The part that a partial implementation lacks, or its limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
     /// The conformance suites whose unmodified clients use the operation successfully.
     pub clients: Vec<&'static str>,
 }
 
-/// The operations of a set of services, by service and in the order of their tables.
+/// Lists the operations of a set of services, by service and in the order of their tables.
 pub(crate) fn list_operations(services: &ServiceSet) -> Vec<OperationSummary> {
     let of_service = |service| operations_of_service(services, service);
     AzureService::ALL.into_iter().flat_map(of_service).collect()
@@ -65,7 +65,7 @@ fn operations_of_service(
 /// The note of an operation that no unmodified client of Azure has used in a conformance suite.
 const NOT_PROVED: &str = "no client of Azure proves it";
 
-/// The file that the conformance suites record: service, operation, and the suites that use it.
+/// The recorded conformance results, one per line: service, operation and suites.
 const RECORDED_CLIENTS: &str = include_str!("operation_clients.txt");
 
 fn recorded_clients() -> &'static BTreeMap<(&'static str, &'static str), Vec<&'static str>> {

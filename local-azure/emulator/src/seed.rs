@@ -1,9 +1,10 @@
 //! Creates the initial state of the emulator: the Azure side of one hosted cluster.
 //!
-//! `apply_plan` creates from plain data: the tenants with their signing keys, the authority that issues the
-//! certificates of managed identities, the resource groups with the resources that the components' first
-//! requests read, the vaults, one user-assigned identity per component with its roles and its credential
-//! document in the vault, and the identity of the node that reads the vault.
+//! `apply_plan` creates from plain data: the tenants with their signing keys, the certificate
+//! authority of managed identities, the resource groups with the resources that the components'
+//! first requests read, and the vaults. It also creates one user-assigned identity per component
+//! with its roles and its credential document in the vault, and the identity of the node that reads
+//! the vault.
 
 mod administrator;
 mod arm_resources;
@@ -33,7 +34,7 @@ pub use self::seed_error::{SeedError, SeedPlanProblem};
 pub(crate) use self::test_clients::SubjectTokenError;
 use crate::fault_plan;
 
-/// Applies `plan` to the state.
+/// Creates the state of `plan`.
 pub(crate) fn apply_plan(
     plan: &SeedPlan,
     azure: &mut AzureState,
@@ -79,7 +80,7 @@ struct AzureSeeder<'a> {
 }
 
 impl AzureSeeder<'_> {
-    /// The next key: reproducible with a seed.
+    /// Returns the next key. With an id seed, the keys are reproducible.
     fn next_rsa_key(&mut self) -> Result<RsaKey, SeedError> {
         match self.ids.next_rsa_key(RsaKeySize::Bits2048) {
             Some(key) => key.map_err(SeedError::key_generation_error),
@@ -88,7 +89,7 @@ impl AzureSeeder<'_> {
     }
 }
 
-/// Keys that were generated in advance on all cores, because key generation takes most of the time of a
+/// RSA keys that were generated in advance on all cores: key generation is most of the time of a
 /// start.
 #[derive(Default)]
 struct RsaKeyPool(Vec<RsaKey>);
@@ -106,7 +107,7 @@ impl RsaKeyPool {
     }
 }
 
-/// The number of keys that the plan needs; an underestimate only costs time.
+/// Returns the number of keys that the plan needs. An underestimate only costs time.
 fn required_key_count(plan: &SeedPlan) -> usize {
     let tenants = if plan.tenant == plan.vault.tenant { 1 } else { 2 };
     let authority = 1;

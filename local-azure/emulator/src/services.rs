@@ -1,8 +1,9 @@
 //! The services of this build.
 //!
 //! The order matters among the entries of one [`AzureService`](lanyard_emulator_state::azure_service::AzureService).
-//! For Azure Resource Manager, `SERVICE` is first, because its error format applies to all entries, and
-//! `EXTENSION_SERVICE` is last, because it stores the resources of all types that no other entry has.
+//! For Azure Resource Manager, `SERVICE` comes first, because its error format applies to all
+//! entries. `EXTENSION_SERVICE` comes last, because it stores the resources of types that no other
+//! entry has.
 
 use std::sync::LazyLock;
 

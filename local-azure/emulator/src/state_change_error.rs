@@ -14,7 +14,7 @@ pub enum StateChangeError {
     /// The change is not possible in the current state.
     #[error("the Azure state does not permit the change")]
     Seed(#[from] SeedError),
-    /// The change is in memory, and could not be written to the state file.
+    /// The state in memory was changed, but could not be written to the state file.
     #[error("the changed Azure state could not be written")]
     Store(#[from] StateStoreError),
     /// The runtime shut down during the change.

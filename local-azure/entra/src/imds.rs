@@ -1,4 +1,4 @@
-//! The instance metadata service of a machine: tokens without a credential.
+//! The instance metadata service of virtual machines: tokens without a credential.
 //!
 //! Reference: "Azure Instance Metadata Service" and "How to use managed identities on an Azure VM to acquire
 //! an access token", api-version 2018-02-01.
@@ -194,7 +194,7 @@ fn token_service_error_reply(code: AadstsCode, text: &str) -> ServiceReply {
     ServiceReply::json(StatusCode::BAD_REQUEST, &body).with_rejection_reason(aadsts)
 }
 
-/// The node of the request.
+/// The node (virtual machine) of the request, or the error reply if it names an unknown node.
 fn require_node<'a>(call: &'a OperationContext<'_>) -> Result<&'a ImdsNode, ServiceReply> {
     call.azure().imds.node_of_request(call.request).map_err(|error| {
         let body = json!({ "error": "not_found", "error_description": format!("{error}") });
@@ -202,8 +202,8 @@ fn require_node<'a>(call: &'a OperationContext<'_>) -> Result<&'a ImdsNode, Serv
     })
 }
 
-/// The identity of the node that the query selects; without a selector, the system-assigned identity or the
-/// only user-assigned one.
+/// The managed identity of the node that the query selects. Without a selector: the system-assigned
+/// identity, or the only user-assigned one.
 fn select_identity<'a>(
     call: &'a OperationContext<'_>,
 ) -> Result<&'a ServicePrincipal, ServiceReply> {

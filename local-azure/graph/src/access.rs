@@ -17,7 +17,7 @@ use super::error::{ErrorContext, GraphError};
 use super::path::PathCollection;
 use super::rights::GraphRight;
 
-/// The name of the first path segment.
+/// The path parameter with the API version, the first segment of the path.
 const VERSION: &str = "version";
 
 /// An authenticated request to Microsoft Graph.
@@ -33,7 +33,7 @@ pub(super) struct GraphCaller {
     /// The object id of the user or the service principal.
     pub(super) object_id: Uuid,
     pub(super) tenant: EntraTenantId,
-    /// Whether a user signed in.
+    /// Whether the caller is a signed-in user, not an application or a managed identity.
     pub(super) is_user: bool,
     rights: BTreeSet<GraphRight>,
 }
@@ -144,7 +144,7 @@ impl<'o> GraphCall<'_, 'o> {
         &mut self.context.azure_mut().directory
     }
 
-    /// Whether Microsoft Graph knows an object, which may be new.
+    /// Whether Microsoft Graph knows an object: a new one is unknown until it is replicated.
     pub(super) fn is_known(&self, id: Uuid) -> bool {
         self.directory().is_known_to(DirectoryReader::Graph, id, self.context.now)
     }

@@ -32,7 +32,7 @@ pub(super) fn check_identifier_uris(
     added.try_for_each(|uri| check_identifier_uri(call.directory(), application, uri))
 }
 
-/// No other application of the tenant has one of the identifier URIs, ignoring case.
+/// Checks that no other application of the tenant has one of the identifier URIs, ignoring case.
 pub(super) fn check_unique_uris(
     call: &GraphCall<'_, '_>,
     application: &Application,
@@ -55,7 +55,7 @@ pub(super) fn check_unique_uris(
     Ok(())
 }
 
-/// A URI with the scheme `http` or `https` has a host in a verified domain; other schemes are free.
+/// Checks that an `http` or `https` URI has a host in a verified domain; other schemes are free.
 fn check_identifier_uri(
     directory: &EntraDirectory,
     application: &Application,
@@ -124,7 +124,8 @@ fn list_items(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// App roles and scopes have unique ids and values, and must be disabled before they are removed.
+/// Checks that app roles or scopes have unique ids and values, and were disabled before their
+/// removal.
 fn check_entitlements(
     now: Option<&Value>,
     before: Option<&Value>,

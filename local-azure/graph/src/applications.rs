@@ -206,7 +206,7 @@ fn store_application(call: &mut GraphCall<'_, '_>, application: Application) {
     directory.insert_application(application);
 }
 
-/// The `uniqueName` is unique in the tenant.
+/// Checks that the `uniqueName` is unique in the tenant.
 pub(super) fn check_unique_name(
     call: &GraphCall<'_, '_>,
     application: &Application,
@@ -224,7 +224,7 @@ pub(super) fn check_unique_name(
     Ok(())
 }
 
-/// Rejects a new object of a user who has reached the quota. Administrators have none.
+/// Rejects a new object of a user who has reached the quota. Administrators have no quota.
 pub(super) fn check_quota(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
     let caller = &call.caller;
     if !caller.is_user || caller.has(GraphRight::WriteApplications) {

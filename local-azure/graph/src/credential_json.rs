@@ -83,8 +83,9 @@ pub(super) fn parse_password(
     Ok(PasswordCredential { key_id, display_name: display_name(given), text, starts, expires })
 }
 
-/// The given `keyCredentials` of a resource in place of the stored ones. An entry with the `keyId` of a stored credential keeps
-/// it, and cannot change it; an entry with another `keyId` is a new certificate.
+/// Returns the `keyCredentials` of a resource after a write of `given`. An entry with the `keyId`
+/// of a stored credential keeps it, and cannot change it; an entry with another `keyId` is a new
+/// certificate.
 pub(super) fn replace_key_credentials(
     stored: &[KeyCredential],
     given: &Value,
@@ -118,7 +119,7 @@ pub(super) fn replace_key_credentials(
     Ok(result)
 }
 
-/// The given `passwordCredentials` in place of the stored ones: entries can only be removed.
+/// Returns the `passwordCredentials` after a write of `given`, which can only remove entries.
 pub(super) fn retain_passwords(
     stored: &[PasswordCredential],
     given: &Value,

@@ -86,7 +86,8 @@ fn writable_service_principal(call: &GraphCall<'_, '_>) -> Result<CredentialTarg
     Ok(CredentialTarget::ServicePrincipal(principal.object_id))
 }
 
-/// The application whose keys the caller may add and remove. An application needs no permission for its own.
+/// The application whose keys the caller may add and remove. An application needs no permission for
+/// its own keys.
 fn rollable_application(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, GraphError> {
     let own = call.directory().service_principal(call.caller.object_id);
     match (own, path_application(call)) {
@@ -97,7 +98,7 @@ fn rollable_application(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, Gr
     }
 }
 
-/// Like [`rollable_application`].
+/// Like [`rollable_application`], for the service principal in the path.
 fn rollable_service_principal(call: &GraphCall<'_, '_>) -> Result<CredentialTarget, GraphError> {
     match path_stored_principal(call) {
         Ok(principal) if principal.object_id == call.caller.object_id => {

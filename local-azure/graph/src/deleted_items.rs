@@ -142,7 +142,7 @@ fn writable_object<'c>(
     if is_allowed { Ok(deleted) } else { Err(GraphError::denied()) }
 }
 
-/// Rejects to restore an object whose unique values another object has in the meantime.
+/// Rejects the restoration of an object if another object now has one of its unique values.
 fn check_conflicts(
     call: &GraphCall<'_, '_>,
     deleted: &DeletedDirectoryObject,

@@ -21,8 +21,8 @@ pub(super) const DIRECTORY_OBJECTS: &str = "directoryObjects";
 /// The largest number of ids in one look-up.
 const MAX_IDS: usize = 1_000;
 
-/// `POST directoryObjects/getByIds`: the existing objects among the ids. Of objects that the caller may not
-/// read, only type and id.
+/// `POST directoryObjects/getByIds`: the existing objects among the ids. Objects that the caller
+/// may not read have only their type and id.
 pub(super) fn get_by_ids(call: &mut GraphCall<'_, '_>) -> GraphResult {
     require_any_read(call)?;
     let body = call.body()?;
@@ -77,7 +77,8 @@ fn parse_ids(body: &Map<String, Value>) -> Result<Vec<Uuid>, GraphError> {
     Ok(parsed)
 }
 
-/// The JSON of an object of the caller's tenant, as far as the caller may read it.
+/// The JSON of an object of the caller's tenant: only type and id if the caller may not read it.
+/// `None` if Microsoft Graph does not know the object.
 fn object_json(call: &GraphCall<'_, '_>, id: Uuid) -> Option<Map<String, Value>> {
     let directory = call.directory();
     let tenant = &call.caller.tenant;
@@ -101,7 +102,7 @@ fn object_json(call: &GraphCall<'_, '_>, id: Uuid) -> Option<Map<String, Value>>
     ]))
 }
 
-/// Whether the caller may read the objects of a type.
+/// Whether the caller may read objects of the type of `object`.
 pub(super) fn can_read(caller: &GraphCaller, object: DirectoryObject<'_>) -> bool {
     caller.has(match object {
         DirectoryObject::Application(_) | DirectoryObject::ServicePrincipal(_) => {

@@ -175,7 +175,7 @@ fn bound_members(
     objects.into_iter().map(|object| valid_member(object, group)).collect()
 }
 
-/// Users, service principals and other groups can be members.
+/// The object id of a possible member of `group`: a user, a service principal or another group.
 fn valid_member(object: DirectoryObject<'_>, group: Uuid) -> Result<Uuid, GraphError> {
     match object {
         DirectoryObject::Application(_) => Err(invalid_reference(object, "members")),
@@ -184,7 +184,7 @@ fn valid_member(object: DirectoryObject<'_>, group: Uuid) -> Result<Uuid, GraphE
     }
 }
 
-/// The emulator has security groups with assigned members.
+/// Rejects groups other than security groups with assigned members.
 fn check_group_kind(body: &Map<String, Value>) -> Result<(), GraphError> {
     let kinds = body.get("groupTypes").and_then(Value::as_array);
     if kinds.is_some_and(|kinds| !kinds.is_empty()) {

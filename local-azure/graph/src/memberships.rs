@@ -160,7 +160,7 @@ fn ids_reply(call: &GraphCall<'_, '_>, ids: &[Uuid]) -> ServiceReply {
     json_reply(StatusCode::OK, &json!({ "@odata.context": context, "value": ids }))
 }
 
-/// Users may read their own memberships.
+/// Rejects a caller who may not read group memberships; users may read their own.
 fn require_read(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
     match call.collection() {
         Some(PathCollection::Me) => Ok(()),

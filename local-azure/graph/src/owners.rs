@@ -137,7 +137,7 @@ pub(super) fn object_in_body<'c>(
     }
 }
 
-/// Users and service principals can be owners.
+/// The object id of a possible owner: a user or a service principal.
 fn valid_owner(object: DirectoryObject<'_>) -> Result<Uuid, GraphError> {
     match object {
         DirectoryObject::User(user) => Ok(user.object_id),

@@ -116,7 +116,7 @@ pub(super) fn is_eventual(call: &GraphCall<'_, '_>) -> bool {
     call.has_header_value("consistencylevel", "eventual")
 }
 
-/// The value of `$count`.
+/// The value of `$count`; `false` if it is absent.
 fn parse_count(call: &GraphCall<'_, '_>) -> Result<bool, GraphError> {
     let Some(text) = call.context.request.query("$count") else { return Ok(false) };
     text.trim().parse().map_err(|_no_boolean: std::str::ParseBoolError| {

@@ -118,8 +118,8 @@ pub(super) fn count_reply<'a, E: GraphEntity + 'a>(
     Ok(ServiceReply::text(StatusCode::OK, matches.len().to_string()))
 }
 
-/// Whether Microsoft Graph knows an object, which may be new. Entities other than directory objects have ids
-/// of their own.
+/// Whether Microsoft Graph knows an object: a new one is unknown until it is replicated. Entities
+/// other than directory objects have ids of their own.
 fn is_known<E: GraphEntity>(call: &GraphCall<'_, '_>, entity: &E) -> bool {
     call.directory().is_replicated() || entity.id().parse().map_or(true, |id| call.is_known(id))
 }

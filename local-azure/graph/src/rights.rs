@@ -14,7 +14,7 @@ const ALL_OF_USER: &str = "Directory.AccessAsUser.All";
 /// A right in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum GraphRight {
-    /// Applications, service principals, and their app role assignments.
+    /// Reads applications, service principals, and their app role assignments.
     ReadApplications,
     /// Creates applications, and service principals for them.
     CreateApplications,

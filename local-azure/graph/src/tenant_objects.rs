@@ -115,7 +115,7 @@ pub(super) fn path_principal<'c>(
         .ok_or_else(|| GraphError::not_found(segment))
 }
 
-/// Like [`path_principal`], only those that are stored.
+/// Like [`path_principal`], without Microsoft's service principals, which are not stored.
 pub(super) fn path_stored_principal<'c>(
     call: &'c GraphCall<'_, '_>,
 ) -> Result<&'c ServicePrincipal, GraphError> {

@@ -120,7 +120,7 @@ pub(super) fn list_owned_objects_of_type(call: &mut GraphCall<'_, '_>) -> GraphR
     list_objects_of_type(call, owned, type_name)
 }
 
-/// Users may read themselves.
+/// Rejects a caller who may not read users; users may read themselves.
 fn require_read(call: &GraphCall<'_, '_>) -> Result<(), GraphError> {
     match call.collection() {
         Some(PathCollection::Me) => Ok(()),
@@ -141,7 +141,8 @@ fn deleted_users<'c>(call: &'c GraphCall<'_, '_>) -> impl Iterator<Item = &'c Us
     })
 }
 
-/// A principal name is unique, and has a verified domain of the tenant. `current` is the user who gets it.
+/// Checks that a principal name is unique and has a verified domain of the tenant. `current` is the
+/// user who gets the name; `None` for a new user.
 fn check_principal_name(
     call: &GraphCall<'_, '_>,
     name: &str,
@@ -170,7 +171,8 @@ fn check_principal_name(
     }
 }
 
-/// The password of `passwordProfile`: at least eight characters of three kinds.
+/// The password of `passwordProfile`: at least eight characters of three kinds. `None` if the body
+/// has none.
 fn parse_password(body: &Map<String, Value>) -> Result<Option<RedactedText>, GraphError> {
     let profile = match body.get("passwordProfile") {
         None | Some(Value::Null) => return Ok(None),

@@ -36,7 +36,7 @@ pub(super) fn authorize_call<'c>(
     Ok(reference)
 }
 
-/// Like [`authorize_call`], at a path below the vault, or at the vault itself.
+/// Like [`authorize_call`], for a path such as `secrets/{name}`; `None` is the vault itself.
 pub(super) fn authorize_call_at<'c>(
     call: &'c mut OperationContext<'_>,
     right: VaultPermission,
@@ -70,7 +70,8 @@ pub(super) fn authorize_call_at<'c>(
     }
 }
 
-/// The objects of all vaults, for changes, with the vault of a call that [`authorize_call`] permitted.
+/// Returns the vault of a call that [`authorize_call`] permitted, with write access to the objects
+/// of all vaults.
 pub(super) fn authorized_vault_mut<'c>(
     call: &'c mut OperationContext<'_>,
 ) -> Result<VaultMut<'c>, ServiceReply> {
@@ -118,8 +119,8 @@ fn authenticate(
     Err(VaultServiceError::InvalidToken { authority, resource, message }.to_reply())
 }
 
-/// The authority of the challenge. Its first path segment is the tenant: clients read it there. It must not
-/// contain blanks, because Go splits at them.
+/// Returns the authority URL for the challenge. Clients read the tenant from its first path
+/// segment. It must not contain blanks, because Go clients split the header at them.
 fn challenge_authority(call: &OperationContext<'_>, tenant: &str) -> String {
     format!("{}/{tenant}", call.endpoint.cloud.authority_url())
 }
@@ -192,7 +193,7 @@ fn is_permitted_by_policy(
     });
     granted.any(|permission| {
         permission.eq_ignore_ascii_case(right.permission)
-            // `all` never included the permission to purge.
+            // The access policy permission `all` does not include `purge`.
             || (permission.eq_ignore_ascii_case("all") && right.permission != "purge")
             || (permission.eq_ignore_ascii_case("manageissuers")
                 && right.permission.ends_with("issuers"))

@@ -1,4 +1,4 @@
-//! The versions of the API, and what a version added.
+//! The versions of the Key Vault data-plane API, and the features that each version added.
 //!
 //! Source: the `Versions` enumerations of the Key Vault specifications for secrets, keys and certificates, and
 //! the `added` annotations there. Operations and fields that are not listed exist in all versions.
@@ -8,7 +8,7 @@ use lanyard_emulator_state::request::ServiceReply;
 
 use super::error::VaultServiceError;
 
-/// The supported versions, oldest first.
+/// The supported API versions, oldest first.
 const VERSIONS: [&str; 18] = [
     "2016-10-01",
     "7.0",
@@ -30,11 +30,11 @@ const VERSIONS: [&str; 18] = [
     "2026-04-01",
 ];
 
-/// A supported version. Newer versions are greater.
+/// A supported API version, as its index in [`VERSIONS`]: newer versions compare as greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct VaultApiVersion(usize);
 
-/// Operations and fields that not all versions have.
+/// An operation or a field that an API version added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VersionedFeature {
     /// Backup and restore of certificates.
@@ -69,7 +69,7 @@ impl VaultApiVersion {
     /// The newest version.
     pub(super) const LATEST: Self = Self(VERSIONS.len() - 1);
 
-    /// The version of a request.
+    /// Parses the `api-version` of the request.
     pub(super) fn from_request(call: &OperationContext<'_>) -> Result<Self, ServiceReply> {
         let reject = |message: String| VaultServiceError::BadParameter(message).to_reply();
         match call.request.query("api-version").unwrap_or_default() {
@@ -93,7 +93,7 @@ impl VaultApiVersion {
         Self::parse(feature.first_version()).is_some_and(|first| first <= self)
     }
 
-    /// Rejects a version without a feature.
+    /// Returns an error reply if this version lacks the feature.
     pub(super) fn require(self, feature: VersionedFeature) -> Result<(), ServiceReply> {
         if self.has(feature) {
             return Ok(());

@@ -1,9 +1,10 @@
 //! Backup and restore of objects with all their versions.
 //!
-//! A backup is opaque to clients. It can be restored into a vault of the same subscription and geography. The
-//! blob is encrypted and authenticated with a key that is derived from both, so that the blob of another
-//! subscription or geography and a changed blob are rejected. The derivation has no secret input: a backup of one emulator can be restored by
-//! another one, and keeps nothing secret from a reader of this program.
+//! A backup is opaque to clients. It can be restored into a vault of the same subscription and
+//! geography. The blob is encrypted and authenticated with a key that is derived from both, so that
+//! the blob of another subscription or geography and a changed blob are rejected. The derivation
+//! has no secret input: any emulator can restore a backup, and a reader of this code can decrypt
+//! it.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::error::Unspecified;
@@ -33,7 +34,7 @@ use super::request_body::{bad_parameter_reply, parse_body};
 use super::stored_object::StoredObject;
 use super::vault_view::{VaultMut, VaultRef};
 
-/// Separates the key of backups from keys that are derived for other purposes.
+/// The HKDF salt of backup keys, so that no key for another purpose equals one.
 const KEY_LABEL: &[u8] = b"lanyard vault object backup 1";
 
 /// The content of a backup: an object, and for a certificate also its key and its secret.
@@ -99,7 +100,7 @@ pub(super) fn restore_object<K: StoredObject>(
     changed_version_reply::<K>(requested.with_store(vaults), &name, None)
 }
 
-/// Rejects versions of the API without the backup of a kind of object.
+/// Returns an error reply if the API version of the request cannot back up this kind of object.
 fn require_backup<K: StoredObject>(reference: VaultRef<'_>) -> Result<(), ServiceReply> {
     match K::KIND {
         KeyVaultObjectKind::Certificate => {
@@ -187,7 +188,7 @@ fn conflict_reply(problem: ObjectStoreError, kind: KeyVaultObjectKind, name: &st
     }
 }
 
-/// The key of backups in a vault's subscription and geography.
+/// Derives the key that encrypts the backups of the vault's subscription and geography.
 fn backup_key(vault: &EmulatedVault) -> Result<LessSafeKey, Unspecified> {
     let subscription = vault.resource_id.as_str().split('/').nth(2).unwrap_or_default();
     let geography = geography_of_region(&vault.location);
@@ -216,7 +217,8 @@ fn seal(
     Ok([nonce.as_slice(), &sealed].concat())
 }
 
-/// Decrypts a backup. Returns `None` if it was not made for this place and kind.
+/// Decrypts a backup. Returns `None` if the blob was changed, or made for another subscription,
+/// geography or kind of object.
 fn open(
     vault: &EmulatedVault,
     kind: KeyVaultObjectKind,

@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
-/// An imported file.
+/// The content of a certificate file that a client imports.
 #[derive(Debug)]
 pub(super) struct ImportedBundle {
     pub(super) form: BundleForm,
@@ -44,8 +44,8 @@ pub(super) enum ImportBundleError {
     UnsupportedKey,
 }
 
-/// Encodes the value of a certificate's secret: PEM, or PKCS#12 in base64. PKCS#12 has no order, so the
-/// certificate of the key is always the first one there.
+/// Encodes the value of a certificate's secret: PEM, or PKCS#12 in base64. `chain[leaf]` is the
+/// certificate of the key. PKCS#12 has no order, so that certificate is always the first one there.
 pub(super) fn encode_bundle(
     form: BundleForm,
     key: Option<&AsymmetricKey>,

@@ -46,7 +46,8 @@ struct CreateCertificateBody {
     preserve_cert_order: Option<bool>,
 }
 
-/// A creation with its key and its certificate request.
+/// A certificate version to create, with its key and its certificate signing request (DER in
+/// base64).
 struct PreparedCreation {
     policy: CertificatePolicy,
     key: AsymmetricKey,
@@ -133,8 +134,8 @@ impl PreparedCreation {
         })
     }
 
-    /// Stores a request that waits for its certificate. The first one also creates the object, with a version
-    /// that is disabled until then.
+    /// Stores a certificate operation that waits for a certificate to be merged. The first
+    /// operation also creates the certificate, with a version that is disabled until the merge.
     fn wait_for_certificate(
         self,
         call: &mut OperationContext<'_>,
@@ -177,7 +178,8 @@ impl PreparedCreation {
     }
 }
 
-/// The reply to a creation: the record, in progress even if it is complete, as in the service.
+/// The 202 reply to a creation: the certificate operation, with the status `inProgress` even if it
+/// is complete, as in Azure.
 fn created_reply(
     call: &OperationContext<'_>,
     host: &str,
@@ -203,7 +205,8 @@ fn created_reply(
     Ok(ServiceReply::json(StatusCode::ACCEPTED, &body).with_header("location", location))
 }
 
-/// Parses a policy, without the fields that the version of the API lacks.
+/// Parses the policy of a request, and ignores fields that the API version lacks. Absent fields
+/// keep their value in `previous`, or get their default.
 pub(super) fn parse_policy(
     api: VaultApiVersion,
     mut given: Value,
@@ -238,7 +241,8 @@ pub(super) fn require_known_issuer(
     )))
 }
 
-/// Rejects names that another object has, and certificates with a request in progress.
+/// Rejects a name that another object has, and a certificate with a certificate operation in
+/// progress.
 pub(super) fn require_certificate_name(
     vaults: &VaultStore,
     host: &str,
@@ -263,7 +267,7 @@ pub(super) fn require_certificate_name(
     Ok(())
 }
 
-/// Changes what the versions of a stored certificate share.
+/// Changes the details that all versions of a stored certificate share, such as its policy.
 pub(super) fn change_details(
     vaults: &mut VaultStore,
     host: &str,

@@ -157,7 +157,7 @@ pub(super) fn merge_certificate(
     Err(store_error_reply(problem, KeyVaultObjectKind::Certificate, call))
 }
 
-/// The latest version as in replies, with its id.
+/// Returns the latest version as clients read it, and its id URL; `None` if there is no version.
 fn latest_bundle(
     vaults: &VaultStore,
     view: VaultView<'_>,
@@ -169,7 +169,7 @@ fn latest_bundle(
     Some((CertificateContent::bundle(view, object, version), id))
 }
 
-/// Rejects a file whose form is not the content type in the policy of the request.
+/// Rejects a file that is not in the format of the content type in the policy of the request.
 fn require_announced_form(policy: Option<&Value>, form: BundleForm) -> Result<(), ServiceReply> {
     let announced = policy
         .and_then(|policy| policy.pointer("/secret_props/contentType"))
@@ -187,8 +187,8 @@ fn require_announced_form(policy: Option<&Value>, form: BundleForm) -> Result<()
     }
 }
 
-/// The certificates in the order of the secret, with the position of the one of the key: the first one, unless
-/// the client preserves the order.
+/// Returns the certificates in the order of the secret, and the index of the key's certificate: 0,
+/// unless the client preserves the order of the file.
 fn arrange_chain(
     mut certificates: Vec<DerCertificate>,
     key: &AsymmetricKey,

@@ -56,7 +56,7 @@ pub(super) enum IssueCertificateError {
     Policy(String),
 }
 
-/// The validity of a certificate that is created at a time.
+/// Returns the start and the end of the validity of a certificate that is created at `time`.
 pub(super) fn validity_from(policy: &CertificatePolicy, time: Timestamp) -> (Timestamp, Timestamp) {
     let months = policy.x509.validity_months.unwrap_or(DEFAULT_VALIDITY_MONTHS);
     let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
@@ -94,7 +94,7 @@ pub(super) fn request_certificate(
     Ok(request.der().to_vec())
 }
 
-/// The fields of a policy's certificates. The error describes the field that is not valid.
+/// Returns the fields of the certificates of a policy. The error text names the invalid field.
 pub(super) fn certificate_params(policy: &CertificatePolicy) -> Result<CertificateParams, String> {
     if let lanyard_emulator_state::keys::AsymmetricKeyType::Ec(curve) = policy.key.key_type
         && curve == lanyard_emulator_state::keys::EllipticCurve::P256K
@@ -163,7 +163,7 @@ fn alternative_names(names: &AlternativeNames) -> Result<Vec<SanType>, String> {
     Ok(all)
 }
 
-/// The fields of an imported certificate as in a policy.
+/// Returns the fields of an imported certificate in the form of a certificate policy.
 pub(super) fn x509_properties(certificate: &X509Certificate<'_>) -> X509Properties {
     let validity = certificate.validity();
     let days = (validity.not_after.timestamp() - validity.not_before.timestamp()) / (24 * 60 * 60);

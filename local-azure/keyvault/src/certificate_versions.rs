@@ -73,8 +73,8 @@ pub(crate) fn store_certificate_error_reply(
 }
 
 impl NewCertificateVersion {
-    /// Stores the version with its key and its secret, or nothing. A version that waits for its certificate is
-    /// replaced.
+    /// Stores the version with its key and its secret, or nothing. Replaces the version of a
+    /// certificate that is still pending.
     pub(crate) fn store(
         self,
         vaults: &mut VaultStore,
@@ -112,7 +112,7 @@ impl NewCertificateVersion {
     }
 }
 
-/// The key of the latest version, if the policy reuses it.
+/// Returns the key of the latest version, if the policy reuses keys and has the same key type.
 pub(crate) fn reused_key(
     policy: &CertificatePolicy,
     vaults: &VaultStore,
@@ -266,7 +266,7 @@ fn item_json(
     item
 }
 
-/// Whether the certificate has a key and a secret: not until it is issued.
+/// Whether the certificate has a key and a secret, which it gets when it is issued.
 fn has_managed_objects(vaults: &VaultStore, host: &str, name: &str) -> bool {
     vaults.certificates.object(host, name).is_ok_and(|object| {
         object.versions.iter().any(|version| version.content.certificate().is_some())

@@ -98,7 +98,7 @@ pub(super) fn get_certificate_policy(
     Ok(ServiceReply::json(StatusCode::OK, &policy))
 }
 
-/// `PATCH /certificates/{name}/policy`: the given fields.
+/// `PATCH /certificates/{name}/policy`: replaces the given fields.
 pub(super) fn update_certificate_policy(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

@@ -15,7 +15,7 @@ use super::pages::includes_pending;
 use super::stored_object::{StoredObject, object_id};
 use super::vault_view::{VaultMut, VaultRef, VaultView};
 
-/// `DELETE /{kind}/{name}`: recoverably.
+/// `DELETE /{kind}/{name}`: soft-deletes the object.
 pub(super) fn delete_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -79,7 +79,7 @@ pub(super) fn recover_deleted_object<K: StoredObject>(
     changed_version_reply::<K>(requested.with_store(vaults), name, None)
 }
 
-/// `DELETE /deleted{kind}/{name}`: permanently.
+/// `DELETE /deleted{kind}/{name}`: purges the object.
 pub(super) fn purge_deleted_object<K: StoredObject>(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -97,7 +97,7 @@ pub(super) fn purge_deleted_object<K: StoredObject>(
     }
 }
 
-/// Rejects names without a deleted object, and objects that are deleted with their certificate.
+/// Rejects names without a deleted object, and objects that belong to a deleted certificate.
 fn require_deleted_and_unmanaged<K: StoredObject>(
     VaultRef { vault, vaults, .. }: VaultRef<'_>,
     name: &str,

@@ -23,7 +23,8 @@ const ATTRIBUTES: &[(&str, &[u64])] = &[
     ("UID", &[0, 9, 2342, 19_200_300, 100, 1, 1]),
 ];
 
-/// Parses a name. Certificates contain the parts in reverse order.
+/// Parses the text of a distinguished name. Certificates contain the parts in reverse order. The
+/// error is a message for the client.
 pub(super) fn parse_name(text: &str) -> Result<DistinguishedName, String> {
     let mut parts = Vec::new();
     for part in split_parts(text)? {
@@ -46,7 +47,7 @@ pub(super) fn parse_name(text: &str) -> Result<DistinguishedName, String> {
                 "the subject has the attribute `{kind}` twice, which the emulator does not implement"
             ));
         }
-        // Printable: RFC 5280, A.1.
+        // RFC 5280, A.1: country names are printable strings.
         let is_printable = matches!(attribute, DnType::CountryName);
         let value = match PrintableString::try_from(value.as_str()) {
             Ok(printable) if is_printable => DnValue::PrintableString(printable),
@@ -57,7 +58,7 @@ pub(super) fn parse_name(text: &str) -> Result<DistinguishedName, String> {
     Ok(name)
 }
 
-/// The name of a certificate as text, the parts in reverse order.
+/// Formats the name in a certificate as text, with the parts in reverse order.
 pub(super) fn format_name(name: &X509Name<'_>) -> String {
     let parts = name.iter_attributes().map(|attribute| {
         let oid: Vec<_> = attribute.attr_type().iter().into_iter().flatten().collect();
@@ -93,7 +94,7 @@ fn attribute_oid(kind: &str) -> Option<Vec<u64>> {
     parse_oid(dotted.map_or(kind, |prefix| &kind[prefix.len()..]))
 }
 
-/// Parses an object identifier such as `1.3.6.1.5.5.7.3.1`.
+/// Parses an object identifier such as `1.3.6.1.5.5.7.3.1`; `None` if the text is not valid.
 pub(super) fn parse_oid(text: &str) -> Option<Vec<u64>> {
     let parts: Vec<u64> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let (first, second) = (*parts.first()?, *parts.get(1)?);

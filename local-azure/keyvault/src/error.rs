@@ -11,21 +11,21 @@ use lanyard_emulator_state::vaults::object_kind::KeyVaultObjectKind;
 use lanyard_emulator_state::vaults::vault::EmulatedVault;
 use serde_json::{Value, json};
 
-/// An error reply of a vault, with what its message names.
+/// An error reply of a vault, with the values for its message.
 #[derive(Debug)]
 pub(crate) enum VaultServiceError<'a> {
     /// The request has no token: the reply is the challenge.
     Challenge {
-        /// The token service: authority and tenant.
+        /// The URL of the token service, with the tenant.
         authority: String,
-        /// The required resource of tokens.
+        /// The resource that tokens must be issued for, such as `https://vault.azure.net`.
         resource: String,
     },
     /// The token is invalid; the code is one of the `AKV` series.
     InvalidToken {
-        /// The token service: authority and tenant.
+        /// The URL of the token service, with the tenant.
         authority: String,
-        /// The required resource of tokens.
+        /// The resource that tokens must be issued for.
         resource: String,
         /// The problem, beginning with a code of the `AKV` series.
         message: String,
@@ -40,7 +40,7 @@ pub(crate) enum VaultServiceError<'a> {
         caller: &'a AuthenticatedCaller,
         /// The data action.
         action: &'a str,
-        /// The scope at which it was evaluated.
+        /// The scope for which the action was evaluated.
         scope: &'a str,
         vault: &'a EmulatedVault,
         /// Why no assignment grants it.
@@ -74,7 +74,7 @@ pub(crate) enum VaultServiceError<'a> {
         kind: KeyVaultObjectKind,
         name: &'a str,
     },
-    /// Another thing of the vault does not exist.
+    /// Something other than an object does not exist, such as a certificate issuer.
     OtherNotFound { code: &'static str, message: String },
     /// The version of a secret is disabled.
     SecretDisabled,
@@ -273,7 +273,7 @@ impl VaultServiceError<'_> {
         }
     }
 
-    /// The message of a 403 reply, with the caller and the vault as in the service's messages.
+    /// Returns the message of a 403 reply, which names the caller and the vault as Azure does.
     fn denial_message(&self) -> String {
         let caller_text = |caller: &AuthenticatedCaller| {
             format!(
@@ -329,7 +329,7 @@ impl VaultServiceError<'_> {
     }
 }
 
-/// The reply to an error for which the client is not responsible.
+/// Returns the 500 reply for a defect of the emulator.
 pub(super) fn internal_error_reply(error: &impl std::error::Error) -> ServiceReply {
     VaultServiceError::Internal(error.to_string()).to_reply()
 }

@@ -157,7 +157,7 @@ pub(super) fn update_issuer(call: &mut OperationContext<'_>) -> Result<ServiceRe
     Ok(ServiceReply::json(StatusCode::OK, &issuer_json(issuer, view)))
 }
 
-/// `DELETE /certificates/issuers/{issuer}`: permanently.
+/// `DELETE /certificates/issuers/{issuer}`: deletes the issuer permanently.
 pub(super) fn delete_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let (reference, key) = authorize_issuer_call(call, DELETE_ISSUER)?;
     if reference.vaults.issuers.get(&key).is_none() {
@@ -180,7 +180,7 @@ pub(super) fn get_contacts(call: &mut OperationContext<'_>) -> Result<ServiceRep
     }
 }
 
-/// `PUT /certificates/contacts`: replaces all.
+/// `PUT /certificates/contacts`: replaces all contacts.
 pub(super) fn set_contacts(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     authorize_call(call, MANAGE_CONTACTS)?;
     let body: ContactsBody = parse_body(call)?;
@@ -211,7 +211,8 @@ pub(super) fn delete_contacts(
     }
 }
 
-/// Checks a permission on the issuer in the path, and its name.
+/// Checks the permission on the issuer in the path, and that its name is valid. Returns the vault,
+/// and the issuer's key in the store.
 fn authorize_issuer_call<'c>(
     call: &'c mut OperationContext<'_>,
     right: VaultPermission,

@@ -156,7 +156,7 @@ fn run_encryption(
     Ok(ServiceReply::json(StatusCode::OK, &json!({ "kid": kid, "value": &*value })))
 }
 
-/// The key of a request with its id, if the caller and the key may perform the operation.
+/// Returns the requested key and its id URL, if caller and key may perform the operation.
 fn usable_key(
     call: &mut OperationContext<'_>,
     operation: VaultCryptoOperation,
@@ -180,7 +180,7 @@ fn usable_key(
     }
 }
 
-/// The restriction of a key by its state and validity.
+/// Returns why the state or the validity of a key forbids the operation; `None` if it is permitted.
 fn key_restriction(
     content: &KeyContent,
     attributes: StoredObjectAttributes,

@@ -26,7 +26,7 @@ use super::request_body::{bad_parameter_reply, parse_body};
 use super::stored_object::{StoredObject, object_id};
 use super::vault_view::{VaultMut, VaultRef, VaultView};
 
-/// The shortest lifetime of a version, in days.
+/// The shortest lifetime of a key version, in days.
 const SHORTEST_EXPIRY_DAYS: i32 = 28;
 
 #[derive(Deserialize)]
@@ -197,7 +197,8 @@ pub(super) fn rotate_key(call: &mut OperationContext<'_>) -> Result<ServiceReply
     changed_version_reply::<KeyContent>(reference, name, None)
 }
 
-/// The policy of a key. Azure publishes an event 30 days before expiry unless the policy sets another time.
+/// Returns a key's rotation policy. Azure publishes an event 30 days before expiry unless the
+/// policy sets another time.
 fn policy_json(view: VaultView<'_>, object: &StoredVaultObject<KeyContent>) -> Value {
     let id = format!("{}/rotationpolicy", object_id::<KeyContent>(view, &object.name));
     let notify = |time: &str| json!({ "trigger": { "timeBeforeExpiry": time }, "action": { "type": "Notify" } });

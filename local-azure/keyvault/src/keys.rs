@@ -155,12 +155,12 @@ fn reject_release(
     Ok(())
 }
 
-/// Parses a JSON Web Key with its permitted operations.
+/// Parses a JSON Web Key: the private key, and its permitted operations (`key_ops`) if it has any.
 fn parse_imported_key(jwk: Value) -> Result<(AsymmetricKey, Option<Vec<String>>), ServiceReply> {
     let text = |name: &str| jwk.get(name).and_then(Value::as_str).map(str::to_owned);
     let (kty, curve) = (text("kty"), text("crv"));
     let operations = jwk.get("key_ops").filter(|value| !value.is_null()).cloned();
-    // Parsing reports no parser's message, because it may quote the key.
+    // The error omits the parser's message, which may quote the key.
     let malformed = || bad_parameter_reply("`key` is not a complete private key".to_owned());
     let operations: Option<Vec<String>> =
         operations.map(serde_json::from_value).transpose().ok().ok_or_else(|| {

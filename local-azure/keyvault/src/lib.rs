@@ -1,8 +1,8 @@
-//! The data plane of vaults.
+//! The data plane of Azure Key Vault.
 //!
-//! Reference: Azure Key Vault REST API; the versions and their differences are in `api_version`. Names are
-//! case-insensitive. A request is challenged, then its token, the firewall, its permission and its content are
-//! checked, in this order.
+//! Reference: Azure Key Vault REST API; the versions and their differences are in `api_version`.
+//! Names are case-insensitive. A vault answers a request without a token with a challenge. Then it
+//! checks the token, the firewall, the permission and the content, in this order.
 
 pub mod access;
 mod api_version;

@@ -24,7 +24,7 @@ pub(super) fn get_version<K: StoredObject>(
     version_reply::<K>(reference, name, version)
 }
 
-/// The reply with a version of an object; the current one by default.
+/// Returns the reply with a version of an object: the latest one if `version` is `None`.
 pub(super) fn version_reply<K: StoredObject>(
     reference: VaultRef<'_>,
     name: &str,
@@ -48,7 +48,7 @@ pub(super) fn changed_version_reply<K: StoredObject>(
     Ok(ServiceReply::json(StatusCode::OK, &bundle))
 }
 
-/// A version of an object; the current one by default.
+/// Finds an object and its `version`, or its latest version if `version` is `None`.
 pub(super) fn find_version<'v, K: StoredObject>(
     reference: VaultRef<'v>,
     name: &str,
@@ -95,8 +95,8 @@ pub(super) fn list_versions<K: StoredObject>(
     found.map_err(|problem| store_error_reply(problem, K::KIND, call))
 }
 
-/// The versions after the one with the id `marker`, ordered by id, which is unrelated to their age: clients
-/// sort.
+/// Returns the versions after the one with the id `marker` (`None`: all), ordered by id. Ids are
+/// unrelated to age: clients sort.
 fn versions_after<'o, K: VersionContent>(
     object: &'o StoredVaultObject<K>,
     marker: Option<&str>,

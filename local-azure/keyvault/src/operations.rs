@@ -96,7 +96,7 @@ const KEY_CRYPTOGRAPHY: &[ServiceOperation] = &[
     released(post("ReleaseLatest", "/keys/{name}/release", key_operations::release_key)),
 ];
 
-/// Before the certificates: no certificate can have the name `issuers` or `contacts`.
+/// Precedes [`CERTIFICATES`]: no certificate can have the name `issuers` or `contacts`.
 const ISSUERS: &[ServiceOperation] = &[
     get("GetCertificateIssuers", "/certificates/issuers", issuers::list_issuers),
     get("GetCertificateIssuer", "/certificates/issuers/{issuer}", issuers::get_issuer),
@@ -225,19 +225,19 @@ const fn delete(
     operation(id, Method::DELETE, path, handler)
 }
 
-/// An operation that creates keys: of the types of software keys.
+/// Marks an operation that creates keys: it supports software keys only.
 const fn with_key_types(mut operation: ServiceOperation) -> ServiceOperation {
     operation.support = OperationSupport::Partial("software keys only: RSA and EC");
     operation
 }
 
-/// An operation of keys that can be released.
+/// Marks an operation for the release of keys: it always answers 501.
 const fn released(mut operation: ServiceOperation) -> ServiceOperation {
     operation.support = OperationSupport::Partial("always 501: software keys cannot be released");
     operation
 }
 
-/// An operation that would call a certificate authority.
+/// Marks an operation that would call a certificate authority in Azure.
 const fn with_issuers(mut operation: ServiceOperation) -> ServiceOperation {
     operation.support = OperationSupport::Partial(
         "issued by the vault itself; requests to other issuers wait for a merge",
@@ -245,7 +245,7 @@ const fn with_issuers(mut operation: ServiceOperation) -> ServiceOperation {
     operation
 }
 
-/// An error of the engine as a vault writes it.
+/// Converts an error of the emulator's engine to the reply of a vault.
 fn vault_engine_error(error: EngineError<'_>) -> ServiceReply {
     match error {
         EngineError::Throttled { .. } => coded_error(

@@ -18,7 +18,7 @@ const MAX_RESULTS: usize = 25;
 pub(super) struct VaultPageRequest {
     base: String,
     size: usize,
-    /// The last item of the previous page.
+    /// The marker of the last item on the previous page; `None` for the first page.
     pub(super) marker: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl VaultPageRequest {
         Ok(Self { base, size, marker })
     }
 
-    /// One page of `items`, which start after the marker, each with its own marker.
+    /// Returns one page of `items`: pairs of marker and item, which start after [`Self::marker`].
     pub(super) fn page_reply<'a>(
         &self,
         items: impl Iterator<Item = (&'a str, impl Serialize)>,

@@ -1,5 +1,5 @@
-//! The creation of a certificate version as a record: a request that waits for its certificate, or a
-//! completed one.
+//! Certificate operations (`/certificates/{name}/pending`): creations of a certificate version that
+//! wait for their certificate, or are complete.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,7 +26,7 @@ struct CancelOperationBody {
     cancellation_requested: bool,
 }
 
-/// The certificate request in the form of a record.
+/// Encodes the certificate signing request in a certificate operation: base64.
 pub(super) fn encode_csr(der: &[u8]) -> String {
     STANDARD.encode(der)
 }
@@ -45,7 +45,7 @@ pub(super) fn cancel_operation(
 ) -> Result<ServiceReply, ServiceReply> {
     let name = call.path_parameter("name");
     let reference @ VaultRef { vault, vaults, .. } = authorize_call(call, UPDATE_CERTIFICATE)?;
-    // Rejects a missing record before the body is read.
+    // Rejects a missing certificate operation before the body is read.
     operation_reply(reference.view(), name, vaults.certificates.object(&vault.host, name))?;
     let body: CancelOperationBody = parse_body(call)?;
     let VaultMut { vaults, requested } = authorized_vault_mut(call)?;
@@ -62,7 +62,7 @@ pub(super) fn cancel_operation(
     operation_reply(view, name, object)
 }
 
-/// `DELETE /certificates/{name}/pending`: deletes the record. The certificate stays as it is.
+/// `DELETE /certificates/{name}/pending`: deletes the operation. The certificate stays as it is.
 pub(super) fn delete_operation(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -91,7 +91,7 @@ fn operation_reply(
     Ok(ServiceReply::json(StatusCode::OK, &operation.to_json(&id, operation.status)))
 }
 
-/// The error for a certificate without a record.
+/// The error for a certificate without a certificate operation.
 pub(super) fn operation_not_found_reply(name: &str) -> ServiceReply {
     VaultServiceError::OtherNotFound {
         code: "PendingCertificateNotFound",

@@ -130,12 +130,12 @@ pub(super) fn require_creatable(policy: &CertificatePolicy) -> Result<(), Servic
     }
 }
 
-/// Like [`require_creatable`], if the vault renews the certificates without another request.
+/// Like [`require_creatable`], for certificates that the vault renews: self-signed ones.
 fn require_creatable_renewals(policy: &CertificatePolicy) -> Result<(), ServiceReply> {
     if policy.issuer.is_self() { require_creatable(policy) } else { Ok(()) }
 }
 
-/// The policy of an imported certificate.
+/// Returns the policy that an imported certificate gets.
 pub(super) fn imported_policy(
     certificate: &x509_parser::certificate::X509Certificate<'_>,
     key: &AsymmetricKey,
@@ -186,7 +186,7 @@ fn merge_present_fields(target: &mut Value, given: &Value) {
 }
 
 impl PolicyBody {
-    /// The fields of a stored policy with those of a request.
+    /// Merges the fields of a policy in a request into a stored policy.
     fn merge(mut stored: Value, given: &Value) -> Result<Self, ServiceReply> {
         if !given.is_object() {
             return Err(bad_parameter_reply("`policy` is not an object".to_owned()));
@@ -196,7 +196,7 @@ impl PolicyBody {
             .map_err(|error| bad_parameter_reply(format!("`policy`: {error}")))
     }
 
-    /// The complete policy with the given fields of the certificate.
+    /// Completes the policy with defaults; `x509` has the fields of the certificate.
     fn complete(
         self,
         x509: X509Properties,
@@ -268,7 +268,7 @@ fn complete_x509(mut x509: X509Properties) -> Result<X509Properties, ServiceRepl
     Ok(x509)
 }
 
-/// Certificates that sign themselves are renewed; others expire.
+/// By default, the vault renews self-signed certificates, and sends an e-mail for others.
 fn default_action(issuer: &IssuerParameters) -> CertificateLifetimeAction {
     CertificateLifetimeAction {
         trigger: LifetimeTrigger::LifetimePercentage(DEFAULT_LIFETIME_PERCENTAGE),

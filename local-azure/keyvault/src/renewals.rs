@@ -40,7 +40,8 @@ struct DueCertificate {
     tags: Option<BTreeMap<String, String>>,
 }
 
-/// Creates the versions of the objects of a vault that are due; only those of one name if it is given.
+/// Creates the due versions of the objects in the vault at `host`, or only those of the objects
+/// with the `name`.
 pub(super) fn renew_due_objects(
     call: &mut OperationContext<'_>,
     host: &str,

@@ -37,7 +37,7 @@ impl ObjectAttributesBody {
         self.exportable == Some(true)
     }
 
-    /// Applies the given attributes at `now`.
+    /// Returns `attributes` with the given fields replaced, and `now` as the time of the update.
     pub(super) fn apply(
         &self,
         mut attributes: StoredObjectAttributes,

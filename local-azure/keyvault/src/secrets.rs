@@ -163,7 +163,7 @@ impl StoredObject for SecretContent {
     }
 }
 
-/// The id of the version before another one.
+/// Returns the id of the version before `version`; `None` if that is the oldest one.
 fn previous_version<'o>(
     object: &'o StoredVaultObject<SecretContent>,
     version: &StoredObjectVersion<SecretContent>,

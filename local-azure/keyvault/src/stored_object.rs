@@ -58,7 +58,7 @@ pub(super) trait StoredObject: VersionContent + Serialize + DeserializeOwned {
         false
     }
 
-    /// Rejects reading a version.
+    /// Rejects reading a version that clients must not read, such as a disabled one.
     fn check_readable(_version: &StoredObjectVersion<Self>) -> Result<(), VaultServiceError<'_>> {
         Ok(())
     }
@@ -114,7 +114,7 @@ impl AttributesJson {
     }
 }
 
-/// The name and the version in the path.
+/// Returns the name and the version in the path; `None` without a version.
 pub(super) fn requested_name_and_version<'a>(
     call: &OperationContext<'a>,
 ) -> (&'a str, Option<&'a str>) {
@@ -122,12 +122,12 @@ pub(super) fn requested_name_and_version<'a>(
     (call.path_parameter("name"), version)
 }
 
-/// The id of an object without a version.
+/// Returns the id URL of an object, without a version.
 pub(super) fn object_id<K: StoredObject>(view: VaultView<'_>, name: &str) -> String {
     format!("{}/{}/{name}", view.base_url(), K::KIND.collection())
 }
 
-/// The id of a version of an object.
+/// Returns the id URL of a version of an object.
 pub(super) fn version_id<K: StoredObject>(
     view: VaultView<'_>,
     name: &str,

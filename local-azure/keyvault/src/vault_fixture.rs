@@ -110,7 +110,7 @@ impl KeyVaultFixture {
         reply
     }
 
-    /// Like [`Self::ask`], for a request that fails: the status, the code and the inner code.
+    /// Like [`Self::ask`], for an error: returns the status, `error.code` and `innererror.code`.
     pub(super) fn fail(&self, method: &str, path: &str, body: &Value) -> (u16, String, String) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         status_and_codes(&self.send_request(self.test_client, method, path, &text))

@@ -1,5 +1,5 @@
-//! Disks, images and virtual machines, as state without machines that run, and the sizes of machines. Reference: Microsoft.Compute,
-//! 2024-03-01; disks 2023-10-02.
+//! Disks, images, virtual machines (state only: none runs) and virtual machine sizes. Reference:
+//! Microsoft.Compute, 2024-03-01; disks 2023-10-02.
 
 mod disks;
 pub(crate) mod machine_sizes;
@@ -11,10 +11,8 @@ use lanyard_emulator_core::operations::ServiceOperation;
 
 pub(super) use self::machine_sizes::OPERATIONS as SKU_OPERATIONS;
 
-/// The name of the type of disks.
 const DISK: &str = "Microsoft.Compute/disks";
 
-/// The name of the type of virtual machines.
 const VIRTUAL_MACHINE: &str = "Microsoft.Compute/virtualMachines";
 
 /// The types that clients can write.

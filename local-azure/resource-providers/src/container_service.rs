@@ -1,7 +1,7 @@
 //! Managed clusters (AKS) and their agent pools, as state. Reference: Microsoft.ContainerService, 2025-10-01.
 //!
-//! A cluster has the identities of a real one: that of the control plane, that of the kubelets, and that of the
-//! Key Vault add-on, the last two in the resource group of the nodes.
+//! A cluster has the identities that it has in Azure: one of the control plane, and two in the node
+//! resource group, which are those of the kubelets and of the Key Vault add-on.
 
 pub(crate) mod agent_pools;
 mod kubernetes_versions;
@@ -112,7 +112,7 @@ fn prepare_cluster(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
 /// The properties that a client can set only when it creates a cluster.
 const FIXED_PROPERTIES: [&str; 2] = ["dnsPrefix", "nodeResourceGroup"];
 
-/// Rejects other values of properties that a cluster keeps.
+/// Rejects other values of properties that cannot change after the creation of a cluster.
 fn reject_changed_properties(write: &ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let Some(existing) = &write.existing else { return Ok(()) };
     let is_changed = |name: &str| {
@@ -128,7 +128,7 @@ fn reject_changed_properties(write: &ResourceWrite<'_, '_>) -> Result<(), Servic
     }
 }
 
-/// The DNS names, and the name of the resource group of the nodes.
+/// Sets the DNS names, and the name of the node resource group.
 fn set_names(write: &mut ResourceWrite<'_, '_>, region: &str) {
     let name = resource_name(write.id);
     let group = write.call.path_parameter("group");
@@ -145,7 +145,7 @@ fn set_names(write: &mut ResourceWrite<'_, '_>, region: &str) {
     write.service_property("resourceUID", || json!(&id[..24]));
 }
 
-/// The resource group of the nodes, which the cluster manages.
+/// Returns the id of the node resource group, which it creates if it is missing.
 fn ensure_node_group(
     write: &mut ResourceWrite<'_, '_>,
     region: &str,
@@ -165,7 +165,8 @@ fn ensure_node_group(
     Ok(id)
 }
 
-/// A user-assigned identity in the resource group of the nodes: its resource, client and object id.
+/// Returns the resource, client and object id of an identity in the node resource group, which it
+/// creates if it is missing.
 fn ensure_identity(
     write: &mut ResourceWrite<'_, '_>,
     node_group: &AccessScope,
@@ -210,7 +211,7 @@ fn identity_json(id: &AccessScope, principal: &ServicePrincipal) -> Value {
     })
 }
 
-/// The Key Vault add-on has an identity of its own.
+/// Completes `addonProfiles`. The Key Vault add-on gets an identity of its own.
 fn complete_add_ons(
     write: &mut ResourceWrite<'_, '_>,
     node_group: &AccessScope,
@@ -234,7 +235,7 @@ fn complete_add_ons(
     Ok(())
 }
 
-/// The issuer of the cluster's service account tokens. It has keys only when they are registered.
+/// Completes `oidcIssuerProfile`. The issuer serves no keys until some are registered.
 fn complete_issuer(write: &mut ResourceWrite<'_, '_>, region: &str) -> Result<(), ServiceReply> {
     let before = write.existing.as_ref().and_then(|it| it.property("oidcIssuerProfile")).cloned();
     let url = before.as_ref().and_then(|it| it["issuerURL"].as_str()).map(ToOwned::to_owned);
@@ -287,7 +288,7 @@ fn set_defaults(write: &mut ResourceWrite<'_, '_>) {
     write.body.entry("sku").or_insert(json!({ "name": "Base", "tier": "Free" }));
 }
 
-/// The pools of the body become child resources.
+/// Moves the agent pools in the body to child resources.
 fn take_pools(write: &mut ResourceWrite<'_, '_>, version: &str) -> Result<(), ServiceReply> {
     let pools = match write.properties.remove("agentPoolProfiles") {
         Some(Value::Array(pools)) => pools,
@@ -311,14 +312,14 @@ fn render_cluster(resources: &ArmResourceStore, cluster: &ArmResource) -> Value 
     wire
 }
 
-/// The resource group of the nodes of a removed cluster.
+/// Returns the id of the node resource group of a removed cluster.
 fn node_group_of(resource: &ArmResource) -> Option<AccessScope> {
     let name = resource.property("nodeResourceGroup")?.as_str()?;
     let subscription = resource.id.as_str().split('/').nth(2)?;
     format!("/subscriptions/{subscription}/resourceGroups/{name}").parse().ok()
 }
 
-/// `POST …/listCluster…Credential`: the kubeconfig of the settings, or one that names the cluster's address.
+/// `POST …/listCluster…Credential`: the kubeconfig in the settings, or a placeholder.
 fn list_credentials(
     call: &mut OperationContext<'_>,
     action: &str,
@@ -346,7 +347,7 @@ fn list_credentials(
     Ok(json_reply(call, StatusCode::OK, &wire))
 }
 
-/// A kubeconfig for the address of the cluster, where nothing listens.
+/// Returns a kubeconfig for the cluster's DNS name, at which no server listens.
 fn placeholder_kubeconfig(cluster: &ArmResource, user: &str) -> String {
     let name = cluster.name();
     let group = cluster.id.as_str().split('/').nth(4).unwrap_or_default();

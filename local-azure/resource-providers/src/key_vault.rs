@@ -1,4 +1,5 @@
-//! Vaults as ARM resources. They determine the data plane's tenant, permission model, retention and firewall.
+//! Vaults as ARM resources. They configure the data plane: its tenant, permission model, retention
+//! and firewall.
 //!
 //! Reference: Microsoft.KeyVault, 2023-07-01 to 2026-02-01.
 
@@ -43,7 +44,7 @@ pub(super) const TYPES: &[ResourceType] = &[ResourceType {
     long_running: false,
     ..ResourceType::regional(
         VAULT,
-        // `prepare_vault` checks names: their error has a code of its own.
+        // `prepare_vault` checks names: an invalid name has an error code of its own.
         NamingRule {
             length: (1, 127),
             first: NameEdge::Any,
@@ -108,7 +109,7 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
     ),
 ];
 
-/// Keys of a vault, as templates and pipelines declare them.
+/// Keys as ARM resources, for templates and pipelines.
 pub(super) const VAULT_KEYS: &[ServiceOperation] = &[
     full!(
         "Keys_Get",
@@ -132,7 +133,7 @@ pub(super) const VAULT_KEYS: &[ServiceOperation] = &[
 
 pub(super) use self::managed_hsms::OPERATIONS as MANAGED_HSM_OPERATIONS;
 
-/// Validates a vault, and changes the data plane.
+/// Validates a vault, and creates or changes its data plane.
 fn prepare_vault(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let name = vault_name(write.id)?;
     let host = vault_host(write.call, &name);
@@ -199,7 +200,7 @@ fn recover_vault(write: &mut ResourceWrite<'_, '_>, host: &str) -> Result<(), Se
     Ok(())
 }
 
-/// A vault with the connections of private endpoints.
+/// Renders a vault with its private endpoint connections.
 fn render_vault(resources: &ArmResourceStore, vault: &ArmResource) -> Value {
     let mut wire = vault.to_json();
     let connections = private_endpoint_connections(resources, vault);
@@ -209,7 +210,7 @@ fn render_vault(resources: &ArmResourceStore, vault: &ArmResource) -> Value {
     wire
 }
 
-/// Removes a vault from the data plane, recoverably.
+/// Soft-deletes the data plane of a removed vault.
 fn soft_delete_vault(
     azure: &mut AzureState,
     resource: &ArmResource,
@@ -240,7 +241,7 @@ fn invalid_vault_reply(message: impl Into<String>) -> ServiceReply {
     bad_request("BadRequest", message)
 }
 
-/// The error for an operation that the state of the vault forbids.
+/// The error for an operation that the state of the vault does not permit.
 fn method_not_allowed_reply(message: String) -> ServiceReply {
     ArmServiceError::Other(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message).to_reply()
 }

@@ -1,6 +1,7 @@
 //! The resource providers of Azure Resource Manager.
 //!
-//! Each registers its resource types and its operations; Resource Manager itself stores and serves the resources.
+//! Each of them registers its resource types and operations; `lanyard_emulator_arm` stores the
+//! resources.
 
 use lanyard_emulator_arm::resource_type::ResourceType;
 use lanyard_emulator_core::emulated_service::EmulatedService;
@@ -56,7 +57,7 @@ const OPERATIONS: &[&[ServiceOperation]] = &[
     storage::OPERATIONS,
 ];
 
-/// The resource types of the resource providers, one table for each.
+/// The resource types that clients can write, one table for each resource provider.
 pub const TYPES: &[&[ResourceType]] = &[
     managed_identity::TYPES,
     network::TYPES,

@@ -1,5 +1,5 @@
-//! User-assigned identities and their federated credentials. Reference: Microsoft.ManagedIdentity,
-//! 2024-11-30. Creating an identity also creates its principal in the directory.
+//! User-assigned managed identities, whose creation also creates a service principal, and their
+//! federated identity credentials. Reference: Microsoft.ManagedIdentity, 2024-11-30.
 
 use http::{Method, StatusCode};
 use lanyard_emulator_arm::access::{
@@ -67,7 +67,7 @@ const IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
 const FEDERATED: &str =
     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials";
 
-/// The maximum number of federated credentials of an identity.
+/// The maximum number of federated identity credentials of an identity.
 const MOST_FEDERATED: usize = 20;
 
 const fn federated_credential_operation(
@@ -81,7 +81,7 @@ const fn federated_credential_operation(
     ServiceOperation { id, method, path, support: OperationSupport::Full, handler }
 }
 
-/// Creates the principal of a new identity. A client cannot set the properties.
+/// Creates the service principal of a new identity. A client can set only `isolationScope`.
 fn prepare_identity(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let principal = match principal_of_identity(write.call, write.id)? {
         Some(principal) => (principal.tenant.clone(), principal.object_id, principal.client_id),
@@ -157,7 +157,8 @@ fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     Ok(empty_reply(call, status))
 }
 
-/// Adds or replaces a credential: at most 20, with unique issuer and subject within the identity.
+/// Adds or replaces a federated identity credential: at most 20 per identity, each with a unique
+/// issuer and subject.
 fn upsert_federated(
     principal: &mut ServicePrincipal,
     credential: FederatedCredential,
@@ -229,7 +230,7 @@ fn federated_credential_json(identity: &AccessScope, credential: &FederatedCrede
     })
 }
 
-/// The identity in the path.
+/// Returns the id of the identity in the path.
 fn identity_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     let group = group_scope(call)?;
     parse_request_scope(&format!("{group}/providers/{IDENTITY}/{}", call.path_parameter("name")))

@@ -92,7 +92,7 @@ pub(super) const VIRTUAL_NETWORK_LINKS: &[ServiceOperation] = child_operations!(
     "Microsoft.Network/privateDnsZones/{name}/virtualNetworkLinks"
 );
 
-/// The operations on parts of a resource.
+/// The operations on parts of a network resource, such as the probes of a load balancer.
 pub(super) const ITEMS: &[ServiceOperation] = &[
     full!(
         "VirtualNetworks_CheckIPAddressAvailability",

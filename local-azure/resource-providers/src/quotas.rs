@@ -1,5 +1,5 @@
-//! How much a subscription uses of each limited resource in a region, and the limits. Reference: Microsoft.Network,
-//! usages, 2023-11-01; Microsoft.Compute, usage, 2024-03-01.
+//! The usage and the limits of a subscription in a region, for each limited resource. Reference:
+//! Microsoft.Network, usages, 2023-11-01; Microsoft.Compute, usage, 2024-03-01.
 //!
 //! Only the limit of public IP addresses is enforced. The limits are those of a subscription with an Enterprise
 //! Agreement: "Azure subscription and service limits".
@@ -38,13 +38,13 @@ pub(super) const OPERATIONS: &[ServiceOperation] = &[
     ),
 ];
 
-/// A limited kind of resource.
+/// A limit on the number of resources of a type.
 struct Quota {
     name: &'static str,
     display_name: &'static str,
     limit: u64,
     resource_type: &'static str,
-    /// Whether a resource of the type counts.
+    /// Whether a resource of the type counts towards the limit.
     counts: fn(&ArmResource) -> bool,
 }
 
@@ -133,7 +133,7 @@ const DISKS: &[Quota] = &[
     quota("PremiumDiskCount", "Premium Storage Managed Disks", 50_000, DISK, is_premium),
 ];
 
-/// The default limit of vCPUs, in all families and in each one.
+/// The default limit of vCPUs, in total and for each family of virtual machine sizes.
 const VCPU_LIMIT: u64 = 350;
 
 /// Whether a limit has this name.
@@ -156,7 +156,7 @@ pub(crate) fn check_quotas(settings: &mut EmulatorSettings) -> Result<(), Settin
     }
 }
 
-/// A region of a subscription, in which resources are counted.
+/// A region of a subscription.
 struct Region<'a> {
     resources: &'a ArmResourceStore,
     subscription: AccessScope,
@@ -193,7 +193,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The number of machines of each size: virtual machines and the nodes of managed clusters.
+    /// Counts the virtual machines and the nodes of managed clusters, by size.
     fn machines(&self) -> BTreeMap<String, u64> {
         let mut machines = BTreeMap::new();
         for machine in self.of_type(MACHINE) {
@@ -300,7 +300,7 @@ fn compute_usages(region: &Region<'_>) -> Vec<QuotaUsage> {
     usages
 }
 
-/// Rejects a new public IP address beyond the limits of its region.
+/// Rejects a new public IP address that would exceed a limit of its region.
 pub(super) fn require_address_quota(
     call: &OperationContext<'_>,
     location: &str,

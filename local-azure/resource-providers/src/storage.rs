@@ -1,6 +1,6 @@
 //! Storage accounts with their containers and shares. Reference: Microsoft.Storage, 2015-06-15 to 2025-06-01.
 //!
-//! The containers are those of the Blob service: ARM and the data plane see the same ones.
+//! ARM and the data plane of the Blob service share the containers.
 
 mod account_actions;
 mod accounts;
@@ -13,7 +13,6 @@ use lanyard_emulator_arm::resource_writes::patch_resource;
 use lanyard_emulator_arm::{ArmReadKind, full, read_only_operation, read_operation, rg, sub};
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 
-/// The type of a storage account.
 const ACCOUNT: &str = "Microsoft.Storage/storageAccounts";
 
 /// The types that clients can write.
@@ -21,7 +20,7 @@ pub(super) const TYPES: &[ResourceType] = &[ResourceType {
     prepare: accounts::prepare_account,
     release: accounts::release_account,
     endpoints: &["/properties/primaryEndpoints"],
-    // Names are checked with the error code of the provider.
+    // `prepare` checks names, because the error for an invalid name has a code of its own.
     ..ResourceType::regional(
         ACCOUNT,
         NamingRule { first: NameEdge::Any, last: NameEdge::Any, ..NamingRule::word(260) },

@@ -1,8 +1,8 @@
-//! The files with which the processes of a user find a running local Azure.
+//! The files with which a user's processes find a running local Azure.
 //!
-//! [`ServeSession`] describes a running local Azure. Its file is in a private directory, next to the certificates to
-//! trust ([`TrustFiles`]) and the [`LocalTestCredentials`]. [`ShellExports`] are the environment variables that send
-//! the requests of Azure clients to it.
+//! [`ServeSession`] describes a running local Azure. Its file is in a private directory, with the
+//! certificates to trust ([`TrustFiles`]) and the [`LocalTestCredentials`]. [`ShellExports`] are
+//! the environment variables that send the requests of Azure clients to it.
 
 mod file_replacement;
 mod session;

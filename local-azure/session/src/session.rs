@@ -50,8 +50,8 @@ impl ServeSession {
             directory: directory.to_owned(),
             source,
         })?;
-        // The caller has bound its port, so a descriptor with the same address is left over from a killed
-        // process.
+        // The caller has bound its port, so a killed process left a descriptor with the same
+        // address.
         let address = connectable_address(address);
         if let Ok(running) = Self::load(directory)
             && running.address != address
@@ -87,7 +87,7 @@ impl ServeSession {
     ///
     /// # Errors
     ///
-    /// None of them runs, or several `lanyard up` do.
+    /// No such local Azure runs, or several `lanyard up` are running.
     pub fn find(
         state: Option<&Path>,
         environment: &SessionEnvironment,
@@ -111,12 +111,12 @@ impl ServeSession {
             .ok_or_else(|| SessionError::NotRunningAt { control: control.to_owned() })
     }
 
-    /// The local Azure of the running `lanyard up`, or the error `not_running` if there is none.
+    /// Finds the local Azure of the running `lanyard up`; `not_running` is the error without one.
     fn load_from_up(
         directories: &[PathBuf],
         not_running: SessionError,
     ) -> Result<Self, SessionError> {
-        // A run without a descriptor does not serve clients yet.
+        // A run without a descriptor has not started to serve clients.
         let mut sessions: Vec<_> =
             directories.iter().filter_map(|path| Self::read_descriptor(path).ok()).collect();
         match sessions.len() {
@@ -130,7 +130,7 @@ impl ServeSession {
         }
     }
 
-    /// Reads the descriptor of the local Azure that runs with this directory.
+    /// Reads the descriptor of the local Azure that runs with a session directory.
     pub(crate) fn load(directory: &Path) -> Result<Self, SessionError> {
         let session = Self::read_descriptor(directory)?;
         // The descriptor of a killed process remains, so check that its port accepts a connection.
@@ -139,7 +139,7 @@ impl ServeSession {
         Ok(session)
     }
 
-    /// Reads the descriptor in a directory. Its process may have ended.
+    /// Reads the descriptor in a session directory, also if its process has ended.
     fn read_descriptor(directory: &Path) -> Result<Self, SessionError> {
         // A user who can write the descriptor could redirect this client's requests, including its tokens.
         require_owned_directory(directory).map_err(|error| not_running_error(directory, error))?;
@@ -160,12 +160,12 @@ impl ServeSession {
         }
     }
 
-    /// The directory of the session.
+    /// The session directory.
     pub fn directory(&self) -> &Path {
         self.ca_file.parent().unwrap_or(Path::new("."))
     }
 
-    /// The environment variables for clients.
+    /// The environment variables for clients of this local Azure.
     pub fn exports(&self) -> ShellExports {
         let directory = self.directory();
         let exports = ShellExports::new(self.address, &TrustFiles::in_directory(directory))
@@ -179,9 +179,9 @@ impl ServeSession {
     }
 }
 
-/// The directory of the session: the state directory, else `lanyard-azure` in `XDG_RUNTIME_DIR`, else
-/// `lanyard-azure-UID` in the directory for temporary files. The path is absolute, because clients in other
-/// directories use it.
+/// Returns the session directory: the state directory, else `lanyard-azure` in `XDG_RUNTIME_DIR`,
+/// else `lanyard-azure-UID` in the directory for temporary files. The path is absolute, because
+/// clients in other working directories use it.
 pub fn session_directory(state: Option<&Path>, environment: &SessionEnvironment) -> PathBuf {
     match (state, &environment.runtime_directory) {
         (Some(state), _) => std::path::absolute(state).unwrap_or_else(|_| state.to_owned()),

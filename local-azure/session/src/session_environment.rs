@@ -7,10 +7,10 @@ use std::path::PathBuf;
 pub struct SessionEnvironment {
     /// `XDG_RUNTIME_DIR`: the directory in which a running local Azure writes its address.
     pub runtime_directory: Option<PathBuf>,
-    /// `LANYARD_AZURE_CONTROL`: the control API of a local Azure, as `lanyard azure env` exports it.
+    /// `LANYARD_AZURE_CONTROL`: the URL of the control API that `lanyard azure env` exported.
     pub local_azure_control: Option<String>,
-    /// `SSL_CERT_FILE`: trusted CA certificates that replace those of the system.
+    /// `SSL_CERT_FILE`: the file with CA certificates that replace those of the system.
     pub ssl_cert_file: Option<PathBuf>,
-    /// `AZURE_CLIENT_ID`: the client id of exported credentials.
+    /// `AZURE_CLIENT_ID`: the client id of the exported test credentials.
     pub azure_client_id: Option<String>,
 }

@@ -11,15 +11,15 @@ use lanyard_clock::ErrorHint;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The directory of the session cannot be created, or other users can write into it.
+    /// The session directory cannot be created, or other users can write into it.
     #[error("{} cannot be used", directory.display())]
     Directory {
-        /// The directory of the session.
+        /// The session directory.
         directory: PathBuf,
-        /// The error of the file system, or what is wrong with the directory.
+        /// The error of the file system, or the problem of the directory.
         source: io::Error,
     },
-    /// Another local Azure runs with the directory.
+    /// Another local Azure runs with the session directory.
     #[error("process {process} serves a local Azure already")]
     AlreadyServing {
         /// The process id of the other local Azure.
@@ -33,10 +33,10 @@ pub enum SessionError {
         /// The error of the file system.
         source: io::Error,
     },
-    /// The description of the running local Azure cannot be written.
+    /// The descriptor of the running local Azure cannot be written.
     #[error("cannot write into {}", directory.display())]
     WriteDescriptor {
-        /// The directory of the session.
+        /// The session directory.
         directory: PathBuf,
         /// The error of the file system.
         source: io::Error,
@@ -44,35 +44,35 @@ pub enum SessionError {
     /// The file of the test credentials cannot be written or removed.
     #[error("cannot write {}", file.display())]
     WriteCredentials {
-        /// The file.
+        /// The file of the test credentials.
         file: PathBuf,
         /// The error of the file system.
         source: io::Error,
     },
-    /// No local Azure runs with the directory.
+    /// No local Azure runs with the session directory.
     #[error("no local Azure is running: {}", descriptor.display())]
     NotRunning {
         /// The file that a running local Azure would have written.
         descriptor: PathBuf,
-        /// Why the file or the address in it cannot be used.
+        /// The reason why the file or the address in it cannot be used.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// No local Azure runs at the address that this shell exports.
+    /// No local Azure runs at the address in `LANYARD_AZURE_CONTROL`.
     #[error("no local Azure of `lanyard azure serve` or `lanyard up` is running at {control}")]
     NotRunningAt {
         /// The URL of the control API.
         control: String,
     },
-    /// Several `lanyard up` run, so none of them is selected.
+    /// Several `lanyard up` are running, so the user must select one.
     #[error("{} `lanyard up` are running", directories.len())]
     SeveralRuns {
-        /// The directories of the runs.
+        /// The session directories of the runs.
         directories: Vec<PathBuf>,
     },
     /// The response of the control API lacks a field.
     #[error("the test clients have no `{pointer}`")]
     MissingTestClient {
-        /// The JSON pointer of the field.
+        /// The JSON pointer of the field in the response.
         pointer: &'static str,
     },
 }

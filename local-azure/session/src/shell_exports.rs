@@ -27,13 +27,13 @@ pub struct TrustFiles {
 pub struct ShellExports {
     /// The variables to set.
     set: Vec<(&'static str, String)>,
-    /// The variables to unset, because they would send clients past the local Azure, or real tokens to it.
+    /// The variables to unset, because they would bypass the local Azure, or send it real tokens.
     unset: Vec<&'static str>,
 }
 
-/// The URL of Azure Resource Manager in the custom cloud.
+/// The variable with the URL of Azure Resource Manager in the custom cloud.
 const CUSTOM_CLOUD_VARIABLE: &str = "LANYARD_AZURE_CUSTOM_CLOUD";
-/// For the names of the variables, which do not depend on the address.
+/// Stands for the address when only the names of variables matter.
 const UNUSED_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Variables that select another token source or another endpoint.
@@ -49,7 +49,7 @@ const CONFLICTING_VARIABLES: &[&str] = &[
     "MSI_SECRET",
 ];
 
-/// The paths of the system's roots on Debian, Fedora, openSUSE and Alpine distributions.
+/// The paths of the system's CA certificates on Debian, Fedora, openSUSE and Alpine distributions.
 const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -58,7 +58,7 @@ const SYSTEM_ROOTS: [&str; 4] = [
 ];
 
 impl TrustFiles {
-    /// The paths of the files that [`TrustFiles::write`] wrote into `directory`.
+    /// Returns the paths of the files that [`TrustFiles::write`] wrote into `directory`.
     pub(crate) fn in_directory(directory: &Path) -> Self {
         Self {
             local_ca: directory.join("ca.pem"),
@@ -87,7 +87,7 @@ impl TrustFiles {
 }
 
 impl ShellExports {
-    /// The variables for a local Azure that listens at `address`.
+    /// Returns the variables for a local Azure that listens at `address`.
     pub fn new(address: SocketAddr, files: &TrustFiles) -> Self {
         let proxy = format!("http://{}", connectable_address(address));
         let bundle = files.bundle.display().to_string();
@@ -114,8 +114,8 @@ impl ShellExports {
         Self { set, unset: CONFLICTING_VARIABLES.to_vec() }
     }
 
-    /// Unsets the variables that an earlier `lanyard azure env` set in this shell. The variables of credentials are
-    /// included only if they are those of the local Azure.
+    /// Unsets the variables that an earlier `lanyard azure env` set in this shell. It unsets the
+    /// variables of credentials only if they contain those of the local Azure.
     pub fn undo(environment: &SessionEnvironment) -> Self {
         let exports = Self::new(UNUSED_ADDRESS, &TrustFiles::in_directory(Path::new("")));
         let mut unset: Vec<_> = exports.set.iter().map(|(name, _)| *name).collect();
@@ -129,8 +129,8 @@ impl ShellExports {
         Self { set: Vec::new(), unset }
     }
 
-    /// Sends requests to the metadata service as those of a node: its name is the user name at the proxy, and a
-    /// prefix of the path for clients without a proxy.
+    /// Makes requests to the metadata service come from a node. The name of the node is the user
+    /// name at the proxy, and a path prefix for clients without a proxy.
     #[must_use]
     pub fn for_node(mut self, node: &str) -> Self {
         for (name, value) in &mut self.set {
@@ -154,7 +154,7 @@ impl ShellExports {
         self.with_variables(url.map(|url| (CUSTOM_CLOUD_VARIABLE, url)))
     }
 
-    /// Adds variables.
+    /// Adds variables to set.
     #[must_use]
     pub fn with_variables(
         mut self,

@@ -36,7 +36,7 @@ impl ShellSyntax {
                 format!("set -gx {name} '{value}'\n")
             }
             Self::Powershell => format!("$Env:{name} = '{}'\n", value.replace('\'', "''")),
-            // Docker takes the text after the equals sign as it is, quotes included.
+            // Docker takes the text after the equals sign literally, including quotes.
             Self::Dotenv => format!("{name}={value}\n"),
         }
     }

@@ -13,7 +13,7 @@ use crate::session_error::SessionError;
 
 const FILE_NAME: &str = "credentials.json";
 
-/// The credentials of the seeded administrator and of the seeded application, which both own the subscription.
+/// The credentials of the seeded administrator and application, both Owner of the subscription.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalTestCredentials {
@@ -46,8 +46,8 @@ pub enum LoginPrincipal {
 }
 
 impl LocalTestCredentials {
-    /// The credentials of a local Azure; `None` if its state has no test clients. `exported` says whether `lanyard azure
-    /// env` prints them.
+    /// Returns the credentials of a local Azure, or `None` if its state has no test clients.
+    /// `exported` says whether `lanyard azure env` prints them.
     pub fn of_emulator(emulator: &Emulator, exported: bool) -> Option<Self> {
         let seeded = emulator.test_credentials()?;
         Some(Self {
@@ -66,7 +66,7 @@ impl LocalTestCredentials {
     ///
     /// # Errors
     ///
-    /// A field is missing.
+    /// Returns an error if a field is missing.
     pub fn of_control_api(
         response: &serde_json::Value,
         exported: bool,
@@ -86,15 +86,15 @@ impl LocalTestCredentials {
         })
     }
 
-    /// Writes the credentials into the private directory of a session, and removes those of an earlier one.
+    /// Writes the credentials to a session directory. `None` removes those of an earlier session.
     ///
     /// # Errors
     ///
-    /// The file cannot be written or removed.
+    /// Returns an error if the file cannot be written or removed.
     pub fn write(credentials: Option<&Self>, directory: &Path) -> Result<(), SessionError> {
         let path = directory.join(FILE_NAME);
         let written = match credentials {
-            // Temporary files are readable by their owner only.
+            // Temporary files are readable only by their owner.
             Some(credentials) => serde_json::to_vec_pretty(credentials)
                 .map_err(io::Error::other)
                 .and_then(|text| replace_file(&path, &text)),
@@ -106,7 +106,7 @@ impl LocalTestCredentials {
         written.map_err(|source| SessionError::WriteCredentials { file: path, source })
     }
 
-    /// Reads the credentials of the session in a directory.
+    /// Reads the credentials in a session directory; `None` if it has none that are valid.
     pub fn load(directory: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(directory.join(FILE_NAME)).ok()?).ok()
     }
@@ -121,7 +121,7 @@ impl LocalTestCredentials {
         self.exported
     }
 
-    /// The variables that the Azure SDKs read for the application.
+    /// The environment variables that the Azure SDKs read, with the application's credentials.
     pub fn variables(&self) -> [(&'static str, String); 4] {
         [
             ("AZURE_TENANT_ID", self.tenant.clone()),
@@ -131,7 +131,7 @@ impl LocalTestCredentials {
         ]
     }
 
-    /// The arguments of `az` that sign a principal in.
+    /// Returns the arguments of `az`, beginning with `login`, that sign a principal in.
     pub fn az_login_arguments(&self, principal: LoginPrincipal) -> Vec<&str> {
         let credential = match principal {
             LoginPrincipal::User => {
@@ -151,7 +151,7 @@ impl LocalTestCredentials {
         fixed.into_iter().chain(credential).collect()
     }
 
-    /// The name of a principal for messages.
+    /// Returns the name of a principal for messages: a user principal name or a client id.
     pub fn principal_name(&self, principal: LoginPrincipal) -> &str {
         match principal {
             LoginPrincipal::User => &self.user_principal_name,

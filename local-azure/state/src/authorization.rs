@@ -1,9 +1,9 @@
-//! Role-based access control of both planes: deny by default.
+//! Role-based access control of the control plane and the data planes: deny by default.
 //!
-//! A request is granted if one of the caller's role assignments at the request's scope, or above it, has a
-//! role whose (data) actions cover the action and whose not-actions do not. Assignments of the caller's groups
-//! count as the caller's. There are no deny assignments. The reference is Azure RBAC, "How Azure RBAC determines
-//! if a user has access to a resource".
+//! A request is granted if the caller has a role assignment on the request's scope, or above it,
+//! whose (data) actions cover the action and whose not-actions do not. Assignments of the caller's
+//! groups count as the caller's. There are no deny assignments. The reference is Azure RBAC, "How
+//! Azure RBAC determines if a user has access to a resource".
 
 mod access_check;
 mod access_scope;
@@ -42,7 +42,7 @@ pub use self::role_definition::{PermissionBlock, RoleDefinition};
 use crate::table::{StoredTable, Table};
 use crate::tracked::Tracked;
 
-/// The list of a role that an action is checked against.
+/// Selects the actions of a role that a request is checked against: `actions` or `dataActions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActionPlane {
@@ -64,7 +64,7 @@ pub struct AccessRequest<'a> {
     /// The scope of the action.
     pub scope: &'a AccessScope,
     pub management_groups: &'a ManagementGroupsAbove<'a>,
-    /// The role assignment that the request writes or deletes, for conditions.
+    /// The role assignment that the request writes or deletes, for conditions; `None` for others.
     pub role_assignment: Option<AssignmentAttributes<'a>>,
     /// The emulated time.
     pub now: Timestamp,
@@ -117,7 +117,7 @@ pub struct Authorization {
 struct AuthorizationIndex {
     assignments: AssignmentIndex,
     revoked: AssignmentIndex,
-    /// The keys of the revoked assignments by the time when their deletion has taken effect.
+    /// The keys of the revoked assignments, by the time when their deletion takes effect.
     revoked_by_end: BTreeSet<(Timestamp, Uuid)>,
 }
 
@@ -218,8 +218,8 @@ impl Authorization {
     }
 }
 
-/// The keys of the caller's assignments at the scope of a request and above it: first those of the caller, then
-/// those of each of its groups, and of each the nearest first.
+/// The keys of the role assignments on the scope of a request and above it. The caller's own come
+/// first, then those of each of its groups; for each principal, the nearest scope first.
 fn keys_effective_at<'a>(
     index: &'a AssignmentIndex,
     request: AccessRequest<'a>,

@@ -27,7 +27,7 @@ pub struct ServiceEndpoint {
 #[derive(Debug, Clone)]
 pub struct AzureClouds {
     public: Arc<EmulatedCloud>,
-    /// The other clouds of Azure, and the custom cloud.
+    /// The other clouds of Azure, then the custom cloud if there is one.
     others: Vec<Arc<EmulatedCloud>>,
 }
 
@@ -50,7 +50,7 @@ impl AzureClouds {
         &self.public
     }
 
-    /// The custom cloud.
+    /// The custom cloud; `None` if the emulator has none.
     pub fn custom(&self) -> Option<&EmulatedCloud> {
         let custom = self.others.iter().find(|cloud| cloud.name == Cloud::Stack);
         custom.map(AsRef::as_ref)
@@ -61,7 +61,7 @@ impl AzureClouds {
         std::iter::once(&self.public).chain(&self.others)
     }
 
-    /// A service that belongs to no cloud, or that serves all of them.
+    /// The endpoint, in the public cloud, of a service that belongs to no cloud or serves all.
     pub fn public_endpoint(&self, service: AzureService) -> ServiceEndpoint {
         ServiceEndpoint { service, cloud: Arc::clone(&self.public) }
     }
@@ -74,14 +74,15 @@ impl AzureClouds {
         })
     }
 
-    /// The endpoint of an `https` URL, if it has the port of its cloud.
+    /// The endpoint of an `https` URL; `None` for a host that is not Azure's, or for a port that is
+    /// not that of the host's cloud.
     pub fn endpoint_of_url(&self, url: &Url) -> Option<ServiceEndpoint> {
         let host = url.host_str().filter(|_| url.scheme() == "https")?;
         let endpoint = self.endpoint_of_host(host)?;
         (url.port_or_known_default() == Some(endpoint.cloud.port)).then_some(endpoint)
     }
 
-    /// The endpoint of a host and a port that a client connects to.
+    /// The endpoint of a host and a port that a client connects to; `None` if no cloud has both.
     pub fn endpoint_of_address(&self, host: &str, port: u16) -> Option<ServiceEndpoint> {
         self.endpoint_of_host(host).filter(|endpoint| endpoint.cloud.port == port)
     }
@@ -107,7 +108,8 @@ impl AzureClouds {
         if self.is_blob_host(host) { path.to_owned() } else { normalize_path(path) }
     }
 
-    /// Whether a host serves blobs: their names contain slashes, and their bodies are large.
+    /// Whether a host serves blobs or a static website: double slashes in their paths are
+    /// significant, and bodies are large.
     pub fn is_blob_host(&self, host: &str) -> bool {
         self.iter().any(|cloud| {
             let service = cloud.storage_service(host);
@@ -115,7 +117,7 @@ impl AzureClouds {
         })
     }
 
-    /// The suffixes that the local CA may sign, without a leading dot.
+    /// The DNS names that the local CA may sign, together with their subdomains.
     pub fn signable_suffixes(&self) -> Vec<String> {
         EmulatedCloud::all_signable_suffixes(self.iter().map(AsRef::as_ref))
     }

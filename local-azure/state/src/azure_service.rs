@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum AzureService {
     /// The token service.
     Entra,
-    /// The instance metadata service of a machine.
+    /// The instance metadata service of virtual machines.
     Imds,
     /// The token endpoint of App Service.
     #[serde(rename = "app-service")]

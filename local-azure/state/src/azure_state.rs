@@ -31,7 +31,7 @@ pub struct AzureState {
     /// The fingerprint of the seed plan; `None` without a plan.
     pub plan: Tracked<Option<SeedPlanFingerprint>>,
     pub directory: EntraDirectory,
-    /// The service accounts that may use an identity through a cluster's token proxy.
+    /// Which ServiceAccount may use which managed identity through the token proxy of a cluster.
     pub bindings: Tracked<Vec<IdentityBinding>>,
     /// The offset of the emulated time.
     pub clock: Tracked<ClockOffset>,
@@ -60,7 +60,7 @@ pub struct AzureState {
     pub registry: Tracked<IdentityRegistry>,
     /// The injected faults.
     pub faults: Tracked<FaultRules>,
-    /// The drill that runs.
+    /// The running drill; `None` while none runs.
     pub running_drill: Tracked<Option<RunningDrill>>,
 }
 

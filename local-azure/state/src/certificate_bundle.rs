@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 /// The iterations of key derivation, as in OpenSSL.
 const ITERATIONS: u32 = 2048;
 
-/// The format of certificate and key. `client_secret` of a credential document is base64 of it.
+/// The file format of a certificate with its private key. A credential document contains the file
+/// in base64 as `client_secret`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialBundleFormat {
@@ -48,7 +49,7 @@ pub enum Pkcs12Profile {
     Modern,
 }
 
-/// Encodes a PKCS#8 key, then the certificates.
+/// Encodes a PKCS#8 key, if there is one, then certificates in DER.
 pub fn encode_pem(key: Option<&[u8]>, chain: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     let mut text = Zeroizing::new(Vec::with_capacity(8 * 1024));
     if let Some(key) = key {
@@ -71,7 +72,8 @@ fn write_pem_block(text: &mut Vec<u8>, label: &str, der: &[u8]) {
     text.extend_from_slice(format!("-----END {label}-----\n").as_bytes());
 }
 
-/// Encodes a PKCS#12 file with an empty password. The first certificate belongs to the key.
+/// Encodes a PKCS#12 file with an empty password. The first certificate belongs to the key; without
+/// a key, the file has certificates only.
 pub fn encode_pkcs12(
     key: Option<&[u8]>,
     chain: &[&[u8]],

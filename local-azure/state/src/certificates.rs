@@ -54,7 +54,7 @@ pub(crate) fn rcgen_key_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Erro
     rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256)
 }
 
-/// Parses a certificate in DER, without bytes after it.
+/// Parses a certificate in DER; `None` if it is malformed or bytes follow it.
 pub fn parse_certificate(der: &[u8]) -> Option<X509Certificate<'_>> {
     X509Certificate::from_der(der).ok().and_then(|(rest, parsed)| rest.is_empty().then_some(parsed))
 }

@@ -44,7 +44,7 @@ pub struct LeafCertificateSpec<'a> {
     pub key: &'a RsaKey,
 }
 
-/// Creates a self-signed authority with the common name `name`.
+/// Creates a self-signed certificate authority with the common name `name`.
 pub fn create_authority(
     name: &str,
     key: RsaKey,
@@ -59,7 +59,7 @@ pub fn create_authority(
     Ok(CertificateAuthority { certificate: certificate.der().to_vec(), key })
 }
 
-/// Issues a certificate for client authentication by the authority `name`, in DER.
+/// Issues a client authentication certificate in DER. `name` is the common name of `authority`.
 pub(crate) fn issue_leaf_certificate(
     name: &str,
     authority: &CertificateAuthority,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct ClockOffset {
     /// How far the emulated time is ahead of the clock, in milliseconds.
     ahead_milliseconds: i64,
-    /// The emulated time at which the clock was stopped.
+    /// The emulated time at which the clock was stopped; `None` while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stopped_at: Option<Timestamp>,
 }

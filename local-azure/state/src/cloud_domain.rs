@@ -30,7 +30,7 @@ pub enum ParseCloudDomainError {
     Azure {
         /// The domain.
         domain: String,
-        /// The name of Azure.
+        /// The DNS name of Azure with which the names collide.
         azure: String,
     },
 }
@@ -41,7 +41,7 @@ impl CloudDomain {
         &self.domain
     }
 
-    /// The port in URLs, if it is not the port of the listener.
+    /// The port in URLs; `None` for the port of the listener.
     pub const fn port(&self) -> Option<u16> {
         self.port
     }

@@ -86,7 +86,7 @@ struct DirectoryIndex {
     app_roles_by_principal: HashMap<Uuid, BTreeSet<String>>,
 }
 
-/// An object of the directory, by its object id.
+/// An application, a service principal, a user or a group of the directory.
 #[derive(Debug, Clone, Copy)]
 pub enum DirectoryObject<'a> {
     Application(&'a Application),
@@ -219,8 +219,8 @@ impl EntraDirectory {
         objects.filter(move |object| object.owners().contains(&owner))
     }
 
-    /// The ids that role assignments of a principal may name: its own and those of its groups, nested ones
-    /// included.
+    /// The object ids whose role assignments apply to a principal: its own, then those of its
+    /// groups, nested ones included.
     pub fn principal_and_group_ids(&self, principal: Uuid) -> Vec<Uuid> {
         let mut ids = vec![principal];
         let mut next = 0;

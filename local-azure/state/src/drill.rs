@@ -21,7 +21,7 @@ const NAMED_DRILLS: [&str; 8] = [
     include_str!("drill/imds-starting.json"),
 ];
 
-/// A drill.
+/// A drill: the settings, the fault rules and the timed steps of one situation of Azure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultDrill {
@@ -67,7 +67,7 @@ pub enum DrillAction {
     PublishSigningKeys,
     /// Every tenant signs with the published key; the old one stays published.
     SignWithPublishedKeys,
-    /// Every tenant publishes its old signing keys no longer.
+    /// Every tenant stops publishing its old signing keys.
     RemoveSigningKeys,
     /// Every tenant replaces its signing keys at once, without an overlap.
     ReplaceSigningKeys,
@@ -75,7 +75,7 @@ pub enum DrillAction {
     AdvanceClock { seconds: u32 },
 }
 
-/// The drill that runs.
+/// The state of the running drill.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunningDrill {
     pub fault_drill: FaultDrill,
@@ -171,7 +171,7 @@ impl RunningDrill {
         self.fault_drill.name == name
     }
 
-    /// The steps that were performed, and all steps.
+    /// The number of steps that were performed, and the number of all steps.
     pub const fn progress(&self) -> (usize, usize) {
         (self.performed, self.fault_drill.steps.len())
     }

@@ -31,7 +31,7 @@ pub struct FaultRules {
     rules: Vec<FaultRule>,
 }
 
-/// A fault rule. All its conditions must match.
+/// A fault rule. It matches the requests that meet all conditions that the rule has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
@@ -71,7 +71,7 @@ pub struct FaultRule {
     /// Affects this share of the matching requests. The same rule affects the same ones in each run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u32>,
-    /// Selects other requests by `percent`, and other delays by jitter.
+    /// Varies which requests `percent` selects, and the jitter of delays.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub seed: u64,
     /// The start of the rule, in emulated time.
@@ -109,7 +109,7 @@ const fn is_zero(number: &u64) -> bool {
 pub struct FaultHit {
     pub rule_name: String,
     pub effect: FaultEffect,
-    /// How long the rate limit of the rule rejects further requests.
+    /// How long the rate limit of the rule rejects further requests; `None` without a rate limit.
     pub wait: Option<SignedDuration>,
     /// A number from 0 to 9,999, which depends on the rule and the number of the request only.
     pub draw: u32,
@@ -276,7 +276,7 @@ impl FaultRule {
         Ok(rule)
     }
 
-    /// Checks the rule, and computes its end from its duration.
+    /// Checks the rule, and replaces its duration (`seconds`) by its end (`until`).
     pub fn with_resolved_end(mut self, now: Timestamp) -> Result<Self, FaultRuleError> {
         self.check()?;
         let Some(seconds) = self.seconds.take() else { return Ok(self) };

@@ -22,13 +22,13 @@ const BASE32_HEX_DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 /// The length of a SHA-256 digest in base32.
 const CLUSTER_LABEL_DIGITS: usize = 52;
 
-/// The permission of a cluster's service account to use an identity.
+/// The permission of a cluster's ServiceAccount to use a managed identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityBinding {
     /// The server name of the cluster's proxy.
     pub server_name: String,
-    /// The identity.
+    /// The client id of the managed identity.
     pub client_id: EntraClientId,
     /// The issuer of the cluster's ServiceAccount tokens.
     pub issuer: String,

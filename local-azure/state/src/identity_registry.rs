@@ -36,14 +36,14 @@ pub struct ComponentIdentity {
     /// The object id of the service principal.
     pub object_id: Uuid,
     pub tenant: EntraTenantId,
-    /// The user-assigned identity.
+    /// The ARM id of the user-assigned identity.
     pub resource_id: ArmResourceId,
     pub cloud: Cloud,
     /// The region.
     pub location: String,
     /// The host name of the vault.
     pub vault_host: String,
-    /// The vault secret.
+    /// The name of the vault secret with the credential.
     pub secret_name: SecretName,
     /// The declared encoding of the secret.
     pub encoding: ObjectEncoding,
@@ -63,7 +63,7 @@ pub struct TestClients {
     pub tenant: EntraTenantId,
     /// The subscription that the administrator and the application with a client secret own.
     pub subscription: SubscriptionId,
-    /// The administrator.
+    /// The object id of the administrator.
     pub user_object_id: Uuid,
     pub user_principal_name: String,
     pub user_password: RedactedText,

@@ -57,7 +57,7 @@ impl IdentityUrl {
         }
     }
 
-    /// The key of a resource in the table of URLs.
+    /// The key of a resource in the table of identity URLs: its id in lower case.
     pub fn table_key(resource_id: &ArmResourceId) -> String {
         resource_id.as_str().to_ascii_lowercase()
     }
@@ -97,7 +97,7 @@ impl IdentityUrl {
         is_later
     }
 
-    /// The URL of the resource under another id.
+    /// The same URL for a resource that was moved to another id.
     #[must_use]
     pub fn moved_to(mut self, resource_id: ArmResourceId) -> Self {
         self.resource_id = resource_id;

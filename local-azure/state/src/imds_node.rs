@@ -1,4 +1,5 @@
-//! The nodes that the metadata service describes, and which of them a request comes from.
+//! The nodes (virtual machines) that the metadata service describes, and which of them a request
+//! comes from.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,18 +32,18 @@ pub struct ImdsState {
     pub identity_header: Option<RedactedText>,
 }
 
-/// A node: a machine with its managed identities.
+/// A node: a virtual machine with its managed identities.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImdsNode {
-    /// The managed identities that are assigned to the machine.
+    /// The client ids of the managed identities that are assigned to the virtual machine.
     pub assigned: Vec<EntraClientId>,
     pub machine: ImdsMachine,
-    /// The addresses from which requests come.
+    /// The client addresses whose requests come from this node.
     pub client_addresses: Vec<IpAddr>,
 }
 
-/// The machine that the metadata service describes.
+/// The virtual machine that the metadata service describes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImdsMachine {
@@ -51,7 +52,7 @@ pub struct ImdsMachine {
     pub location: String,
     pub subscription: String,
     pub resource_group: String,
-    /// The unique id.
+    /// The unique id (`vmId`).
     pub id: Uuid,
     pub cloud: Cloud,
 }
@@ -115,20 +116,20 @@ impl Default for ImdsMachine {
     }
 }
 
-/// Whether a node may have a name: a DNS label, because it is also a user name in a URL.
+/// Whether `name` can be the name of a node: a DNS label, because it is also a user name in a URL.
 pub fn is_valid_node_name(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let has_outer_hyphen = name.starts_with('-') || name.ends_with('-');
     (1..=63).contains(&name.len()) && name.chars().all(is_word) && !has_outer_hyphen
 }
 
-/// The segments of a path without the node.
+/// The segments of a request's path, without the leading `nodes/{name}`.
 pub fn segments_without_node(request: &ServiceRequest) -> Vec<Cow<'_, str>> {
     let skipped = if node_in_path(request).is_some() { 2 } else { 0 };
     request.segments().skip(skipped).collect()
 }
 
-/// The node in the path.
+/// The name of the node in a path that starts with `nodes/{name}`.
 fn node_in_path(request: &ServiceRequest) -> Option<Cow<'_, str>> {
     let mut segments = request.segments();
     if segments.next()? == NODES { segments.next() } else { None }

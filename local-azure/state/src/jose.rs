@@ -67,7 +67,7 @@ pub enum AssertionAlgorithm {
 }
 
 impl AssertionAlgorithm {
-    /// Parses `alg`.
+    /// Parses the value of `alg`; `None` if Entra does not accept the algorithm.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -97,7 +97,7 @@ impl UnverifiedToken {
         })
     }
 
-    /// A string claim.
+    /// The value of a string claim; `None` if it is missing or is no string.
     pub fn text_claim(&self, claim: &str) -> Option<&str> {
         self.claims.get(claim)?.as_str()
     }

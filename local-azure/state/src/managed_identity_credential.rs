@@ -16,8 +16,8 @@ use crate::certificates::days_after;
 use crate::client_certificate::CertificateValidityPeriod;
 use crate::keys::RedactedText;
 
-/// The authority that issues the certificates of managed identities: its key in the directory, and its common
-/// name.
+/// The certificate authority that issues the certificates of managed identities: its name in the
+/// directory, which is also its common name.
 pub const MSI_AUTHORITY: &str = "Lanyard Emulator MSI Issuing CA";
 
 /// The credential document of a managed identity, with its keys in the order in which Go writes them.

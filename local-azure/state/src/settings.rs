@@ -73,7 +73,7 @@ impl SettingsChange {
         Ok(Self(json))
     }
 
-    /// The changed settings.
+    /// Returns `settings` with this change.
     pub fn applied_to(
         &self,
         settings: &EmulatorSettings,

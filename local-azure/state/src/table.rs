@@ -56,7 +56,7 @@ impl<K: TableKey, V> Table<K, V> {
         self.rows.contains_key(key)
     }
 
-    /// The row for changes; it is recorded as changed.
+    /// The row, mutable; it is recorded as changed.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -159,8 +159,8 @@ pub trait StoredTable {
     /// Records every row as changed.
     fn mark_all_changed(&mut self);
 
-    /// Forgets the changes since the last call of [`Self::take_changes`]: without a state directory, nothing
-    /// else would.
+    /// Discards the changes since the last call of [`Self::take_changes`]. For an emulator without
+    /// a state directory, which never takes them.
     fn discard_changes(&mut self);
 }
 

@@ -101,12 +101,12 @@ fn enabled_principal(client: &str, object: u128, kind: ServicePrincipalKind) -> 
         .created_at(start_time())
 }
 
-/// The service principal of a client, for changes.
+/// The service principal of a client, mutable.
 pub fn principal_mut<'a>(azure: &'a mut AzureState, client: &str) -> &'a mut ServicePrincipal {
     azure.directory.service_principal_by_client_id_mut(client.parse().unwrap()).unwrap()
 }
 
-/// The application of a client, for changes.
+/// The application of a client, mutable.
 pub fn application_mut<'a>(azure: &'a mut AzureState, client: &str) -> &'a mut Application {
     azure.directory.application_by_client_id_mut(client.parse().unwrap()).unwrap()
 }

@@ -17,7 +17,7 @@ pub struct Tracked<T> {
 }
 
 impl<T: PartialEq> Tracked<T> {
-    /// Replaces the value. An equal one is no change.
+    /// Replaces the value. An equal value is not recorded as a change.
     pub fn set(&mut self, value: T) {
         if self.value != value {
             *self = value.into();

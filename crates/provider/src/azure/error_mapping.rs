@@ -36,7 +36,7 @@ fn outcome_code(error: &NodeVaultError) -> OutcomeCode {
             error.vault_error().map_or(OutcomeCode::ObjectNotFound, vault_outcome_code)
         }
         NodeVaultError::Fetch(FetchError::Decode(_)) => OutcomeCode::DecodeFailed,
-        // The remaining errors concern the class: its cloud, and variants of later versions.
+        // The remaining errors concern the SecretProviderClass, or are variants of later versions.
         _ => OutcomeCode::SecretProviderClassInvalid,
     }
 }
@@ -61,7 +61,7 @@ fn vault_outcome_code(error: &VaultReadError) -> OutcomeCode {
         VaultReadError::Forbidden(_) | VaultReadError::Unauthorized(_) => {
             OutcomeCode::VaultForbidden
         }
-        // The message says if the node itself caused the throttling.
+        // The message says whether the node itself caused the throttling.
         VaultReadError::Throttled { .. }
         | VaultReadError::ThrottledCoolDown { .. }
         | VaultReadError::RequestQueueFull { .. } => OutcomeCode::VaultThrottled,
@@ -69,7 +69,7 @@ fn vault_outcome_code(error: &VaultReadError) -> OutcomeCode {
         VaultReadError::Token { source } => {
             TokenError::of(source).map_or(OutcomeCode::TokenUnavailable, token_outcome_code)
         }
-        // The vault failed, was not reached, or another server answered.
+        // The vault failed, was not reached, or a server other than the vault answered.
         _ => OutcomeCode::VaultUnavailable,
     }
 }

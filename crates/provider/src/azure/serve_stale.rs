@@ -1,4 +1,4 @@
-//! The serve-stale annotation of a class.
+//! The serve-stale annotation of a SecretProviderClass.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use lanyard_vocabulary::OutcomeCode;
 use crate::interval::{ParseIntervalError, PollInterval};
 use crate::provider::ProviderError;
 
-/// The maximum age of a cached response during a vault outage, from the annotation of the class.
+/// The maximum age of a cached response during a vault outage, from the serve-stale annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServeStaleLimit(Duration);
 
 impl ServeStaleLimit {
-    /// The annotation: a Go duration of up to a week.
+    /// The name of the annotation. Its value is a Go duration of up to a week.
     pub(super) const ANNOTATION: &str = "lanyard.dev/serve-stale";
 
-    /// Parses the annotation. An invalid value is an error, so that the owner of the class learns before an
-    /// outage that the cache would not be used.
+    /// Parses the annotation; `None` without it. An invalid value is an error, so that the author
+    /// of the SecretProviderClass learns before an outage that the cache would not be used.
     pub(super) fn parse(class: &SecretProviderClass) -> Result<Option<Self>, ProviderError> {
         let annotations = class.metadata.annotations.as_ref();
         let Some(text) = annotations.and_then(|all| all.get(Self::ANNOTATION)) else {

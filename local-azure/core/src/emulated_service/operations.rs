@@ -129,7 +129,8 @@ impl RouteTable {
         self.rows.iter().copied()
     }
 
-    /// Finds the operation of a request with these decoded path segments. `HEAD` without an own row is `GET`.
+    /// Finds the operation of a request with these decoded path segments. Without a row of its own,
+    /// `HEAD` is handled as `GET`.
     pub fn find<'r>(
         &self,
         request: &ServiceRequest,
@@ -232,7 +233,8 @@ impl ServiceOperation {
     }
 }
 
-/// What a path is about: the resource provider and what follows it, or the whole path if it names none.
+/// The segments after the last `providers`, which start with the resource provider; all segments if
+/// the path names no resource provider.
 fn operation_subject<'a>(
     segments: impl Iterator<Item = &'a str> + Clone,
 ) -> impl Iterator<Item = &'a str> {

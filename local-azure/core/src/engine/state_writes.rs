@@ -76,7 +76,7 @@ impl EmulatorEngine {
         Ok(writer.submit(StateChanges::collect_all(self.authority.stored_form(), azure, ids)?))
     }
 
-    /// Submits the changes since the last call. Without a state directory, it only forgets them.
+    /// Submits the changes since the last call. Without a state directory, it discards them.
     pub(crate) fn submit_changes(
         &self,
         azure: &mut AzureState,

@@ -42,7 +42,7 @@ pub enum BearerTokenError {
     #[error("the bearer token is not a JSON Web Token")]
     Malformed,
     /// The token was not signed by an emulated tenant.
-    #[error("the bearer token was not issued here")]
+    #[error("the bearer token was not issued by a tenant of this emulator")]
     NotIssuedHere,
     /// The token is for another resource.
     #[error("the audience of the token is `{found}`")]

@@ -15,8 +15,8 @@ use super::{control_error, parse_body};
 struct ClockChangeRequest {
     /// Stops or resumes the emulated time.
     stopped: Option<bool>,
-    /// Advances the emulated time. It never goes back, because existing versions and tokens would come from
-    /// the future.
+    /// Advances the emulated time by seconds. It cannot go back, because existing versions and
+    /// tokens would then be dated in the future.
     #[serde(default)]
     advance_seconds: u64,
 }

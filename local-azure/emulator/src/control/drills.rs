@@ -10,7 +10,7 @@ use super::mutations::inject_identity_fault;
 use super::{control_error, parse_body};
 use crate::drills::{DrillError, start_drill, stop_drill};
 
-/// `GET drills`: the named drills, and the one that runs.
+/// `GET drills`: the named drills, and the running one.
 pub(super) fn list_drills(call: &OperationContext<'_>) -> ServiceReply {
     let named: Vec<_> = FaultDrill::named_drills()
         .iter()

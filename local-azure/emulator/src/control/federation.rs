@@ -1,5 +1,5 @@
-//! External issuers and their access to identities: what a real cluster needs before its pods can read the
-//! vaults.
+//! External token issuers and their access to identities: a real cluster needs both before its pods
+//! can read the vaults.
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::{control_error, parse_body};
 
-/// The default audience of a federated credential.
+/// The default audience of a federated identity credential.
 const DEFAULT_AUDIENCE: &str = "api://AzureADTokenExchange";
 
 /// The body of `PUT issuers`: an issuer, and the content of its `jwks_uri`.
@@ -40,14 +40,14 @@ struct JsonWebKeySet {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AddFederatedCredentialRequest {
     client_id: EntraClientId,
-    /// The name of the credential to replace; derived from issuer and subject by default.
+    /// The name of the credential to replace. By default, it is derived from issuer and subject.
     name: Option<String>,
     issuer: String,
     subject: String,
     audiences: Option<Vec<String>>,
 }
 
-/// The body of `POST identity-bindings`: the cluster by its id or by the server name of its proxy.
+/// The body of `POST identity-bindings`. The cluster is named by its id or its proxy's server name.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AddIdentityBindingRequest {
@@ -68,7 +68,7 @@ struct AssignRoleRequest {
     scope: String,
 }
 
-/// `PUT issuers`: sets the keys that verify tokens of this issuer.
+/// `PUT issuers`: sets the keys that verify the tokens of an issuer.
 pub(super) fn put_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let body: PutIssuerRequest = parse_body(call)?;
     require_https(&body.issuer)?;
@@ -93,7 +93,7 @@ pub(super) fn put_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply
     Ok(ServiceReply::json(status, &json!({ "issuer": body.issuer, "keys": keys })))
 }
 
-/// `POST federated-credentials`: permits tokens of this issuer and subject for the identity.
+/// `POST federated-credentials`: permits tokens with an issuer and subject for an identity.
 pub(super) fn add_federated_credential(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -114,7 +114,7 @@ pub(super) fn add_federated_credential(
     Ok(ServiceReply::json(StatusCode::CREATED, &credential))
 }
 
-/// `POST identity-bindings`: permits tokens for the identity through the token proxy of a cluster.
+/// `POST identity-bindings`: permits tokens for an identity through the token proxy of a cluster.
 pub(super) fn add_identity_binding(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -164,7 +164,7 @@ pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     }
     let status = match call.azure_mut().authorization.assign(assignment) {
         Ok(AssignOutcome::Created) => StatusCode::CREATED,
-        // An equal assignment under another name fulfils the request.
+        // An equal role assignment with another name also counts as success.
         Ok(AssignOutcome::Updated | AssignOutcome::Unchanged)
         | Err(AssignError::AlreadyAssigned { .. }) => StatusCode::OK,
         Err(error) => return Err(invalid_body_reply(&format!("{error}."))),
@@ -187,7 +187,7 @@ fn find_object_id(call: &OperationContext<'_>, named: &str) -> Result<Uuid, Serv
     by_client.or_else(by_object).ok_or_else(principal_not_found_reply)
 }
 
-/// Finds a built-in or custom role by its id or its display name.
+/// Finds a built-in or custom role by its GUID or its display name.
 fn find_role(call: &OperationContext<'_>, named: &str) -> Result<RoleDefinitionId, ServiceReply> {
     let authorization = &call.azure().authorization;
     let by_id = Uuid::try_parse(named).ok().map(RoleDefinitionId);
@@ -201,7 +201,7 @@ fn find_role(call: &OperationContext<'_>, named: &str) -> Result<RoleDefinitionI
     })
 }
 
-/// As Entra does, which fetches the key set over TLS.
+/// Rejects an issuer that is not an https URL: Entra fetches the key set over TLS.
 fn require_https(issuer: &str) -> Result<(), ServiceReply> {
     let url = url::Url::parse(issuer);
     if url.is_ok_and(|url| url.scheme() == "https" && url.query().is_none()) {

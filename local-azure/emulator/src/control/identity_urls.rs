@@ -15,11 +15,11 @@ use super::{control_error, parse_body};
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct IssueIdentityUrlRequest {
-    /// The resource of the resource provider, which need not exist.
+    /// The id of the resource for which ARM calls the resource provider. It need not exist.
     resource_id: ArmResourceId,
-    /// The region; that of the existing resource or of the node by default.
+    /// The region; by default that of the stored resource, or else of the default node.
     location: Option<String>,
-    /// Creates the system-assigned identity of the resource, if it has none.
+    /// Whether to create the system-assigned identity of the resource, if it has none.
     #[serde(default)]
     system_assigned: bool,
 }
@@ -52,7 +52,7 @@ pub(super) fn issue_identity_url_headers(
     Ok(ServiceReply::json(StatusCode::CREATED, &json!({ "headers": headers })))
 }
 
-/// The tenant of the resource's subscription.
+/// Returns the tenant of the resource's subscription.
 pub(super) fn subscription_tenant(
     call: &OperationContext<'_>,
     resource: &ArmResourceId,
@@ -64,7 +64,7 @@ pub(super) fn subscription_tenant(
     })
 }
 
-/// The requested region, or that of the stored resource, or that of the machine.
+/// Returns the region: the requested one, or that of the stored resource or the default node.
 fn require_location(
     call: &OperationContext<'_>,
     body: &IssueIdentityUrlRequest,

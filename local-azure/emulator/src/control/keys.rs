@@ -1,4 +1,4 @@
-//! Versions of vault keys for tests: with a chosen id, from given numbers, or disabled.
+//! Versions of vault keys for tests: with a chosen id, with chosen RSA numbers, or disabled.
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::{control_error, parse_body};
 
-/// The body of `PUT keys`: the vault by its host name, the key and its attributes. An existing version keeps
-/// its key; without `version` a new one is created.
+/// The body of `PUT keys`: the host name of the vault, the name of the key and its attributes. An
+/// existing version keeps its key; without `version` a new version is created.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PutKeyRequest {
@@ -83,7 +83,7 @@ pub(super) fn put_key_version(
     Ok(ServiceReply::json(StatusCode::CREATED, &reply))
 }
 
-/// The key with the given numbers, or a new one.
+/// Returns the key with the RSA numbers in the body, or a new key.
 fn requested_key(
     call: &mut OperationContext<'_>,
     body: &PutKeyRequest,
@@ -115,7 +115,7 @@ fn apply_attributes(
     attributes
 }
 
-/// The service uses 32 hexadecimal digits; here any text is allowed that is one path segment.
+/// Azure uses 32 hexadecimal digits; the control API also accepts 1 to 32 letters and digits.
 fn is_valid_version_id(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }

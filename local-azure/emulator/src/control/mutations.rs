@@ -1,4 +1,4 @@
-//! Changes by the control API: rotates credentials, applies faults, mints tokens.
+//! Changes by the control API: rotating credentials, applying faults, issuing tokens.
 
 use http::StatusCode;
 use lanyard_clock::ErrorHint as _;
@@ -15,13 +15,13 @@ use crate::seed::SeedError;
 use crate::seed::credential::renew_credential;
 use crate::seed::test_clients::mint_subject_token;
 
-/// The body of `POST rotate`: a component by its name in the HostedCluster API, or a client id.
+/// The body of `POST rotate`: a component of the HostedCluster API by its name, or a client id.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RotateCredentialRequest {
     component: Option<String>,
     client_id: Option<EntraClientId>,
-    /// Extra bytes in the credential document.
+    /// The number of extra bytes in the credential document.
     #[serde(default)]
     padding: usize,
 }
@@ -78,7 +78,7 @@ fn component_to_rotate(
     }
 }
 
-/// `POST drills`: breaks one hop of one component in the running emulator.
+/// `POST drills` with a fault plan: breaks one hop of one component in the running emulator.
 pub(super) fn inject_identity_fault(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -104,7 +104,7 @@ pub(super) fn set_token_policy(
     Ok(ServiceReply::json(StatusCode::OK, &policy))
 }
 
-/// `POST federated-token`: mints a subject token as a cluster would project it into a pod.
+/// `POST federated-token`: issues a subject token as a cluster would project it into a pod.
 pub(super) fn mint_subject_token_for_request(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -124,7 +124,7 @@ pub(super) fn mint_subject_token_for_request(
     Ok(ServiceReply::json(StatusCode::CREATED, &json!({ "token": token })))
 }
 
-/// `GET identity-header`: the value for `IDENTITY_HEADER` of App Service clients.
+/// `GET identity-header`: the value of `IDENTITY_HEADER` for App Service clients.
 pub(super) fn get_identity_header(call: &OperationContext<'_>) -> ServiceReply {
     let header = &call.azure().imds.identity_header;
     ServiceReply::json(StatusCode::OK, &json!({ "identityHeader": header }))

@@ -1,4 +1,4 @@
-//! Nodes of the metadata service, each with its own identities.
+//! The nodes of the metadata service (IMDS), each with its own identities.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::identity_urls::subscription_tenant;
 use super::{control_error, parse_body};
 
-/// The body of `PUT nodes/{name}`: the complete node.
+/// The body of `PUT nodes/{name}`: the complete definition of the node.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PutNodeRequest {
@@ -24,10 +24,10 @@ struct PutNodeRequest {
     /// Whether the node has a system-assigned identity.
     #[serde(default)]
     system_assigned: bool,
-    /// The addresses from which the node's requests come.
+    /// The IP addresses from which requests of the node come.
     #[serde(default)]
     client_addresses: Vec<IpAddr>,
-    /// The region; that of the default node by default.
+    /// The region; by default that of the default node.
     location: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn put_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     require_valid_name(name)?;
     let identities = without_duplicates(body.identities);
     require_user_assigned(call, &identities)?;
-    // The address of a client is compared in this form.
+    // The addresses of clients are compared in their canonical form.
     let client_addresses =
         without_duplicates(body.client_addresses.iter().map(IpAddr::to_canonical));
     require_free_addresses(call, name, &client_addresses)?;
@@ -68,7 +68,7 @@ pub(super) fn put_node(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     Ok(ServiceReply::json(status, &reply))
 }
 
-/// The items in their order, each once.
+/// Returns the items in their order, without duplicates.
 fn without_duplicates<T: Ord + Copy>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut known = BTreeSet::new();
     items.into_iter().filter(|item| known.insert(*item)).collect()
@@ -85,7 +85,7 @@ pub(super) fn delete_node(call: &mut OperationContext<'_>) -> Result<ServiceRepl
     Ok(ServiceReply::empty(StatusCode::NO_CONTENT))
 }
 
-/// A node with the URLs that select it.
+/// Renders a node with the URLs that select it.
 fn node_json(call: &OperationContext<'_>, name: &str, node: &ImdsNode) -> Value {
     let base = call.local_url.unwrap_or_default();
     let own = node.machine.parsed_resource_id();
@@ -146,7 +146,7 @@ fn require_free_addresses(
     Ok(())
 }
 
-/// The client id of the machine's own identity, which is created if it does not exist.
+/// Returns the client id of the system-assigned identity of a node; creates a missing one.
 fn ensure_system_assigned(
     call: &mut OperationContext<'_>,
     machine: &ImdsMachine,

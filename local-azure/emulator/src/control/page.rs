@@ -6,7 +6,7 @@
 use http::StatusCode;
 use lanyard_emulator_state::request::ServiceReply;
 
-/// The page may load its own script and style sheet, and send requests to its own origin; nothing else.
+/// Permits the page to load its own script and style sheet and to send requests to its own origin.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -1,4 +1,4 @@
-//! The sign-ins of users: who signs in without interaction, and the decision about device codes.
+//! The sign-ins of users: the user who signs in without interaction, and decisions on device codes.
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -16,7 +16,7 @@ use super::{control_error, parse_body};
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SignInSettingsRequest {
-    /// The user by principal name or object id; `null` if a person selects the user.
+    /// The user by principal name or object id; with `null`, a person selects the user.
     automatic_user: Option<String>,
 }
 

@@ -15,26 +15,26 @@ use super::{control_error, parse_body};
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RollSigningKeyRequest {
-    /// The tenant by id or domain.
+    /// The tenant by its id or domain.
     tenant: String,
     rollover: SigningKeyRollover,
 }
 
-/// A part of a rollover. Entra publishes a key before it signs, and after it has signed.
+/// A step of a rollover. Entra publishes a key before the key signs, and after it has signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum SigningKeyRollover {
     /// Publishes a new key that does not sign yet.
     Publish,
-    /// Signs with the published new key; the old one stays published.
+    /// Signs with the published new key; the old key stays published.
     Sign,
-    /// Publishes the old keys no longer.
+    /// Stops publishing the old keys.
     Remove,
-    /// Replaces all keys at once, without an overlap.
+    /// Replaces all keys at once, and stops publishing the old keys.
     Replace,
 }
 
-/// `POST signing-keys`: performs one part of a rollover, and returns the published keys.
+/// `POST signing-keys`: performs one step of a rollover, and returns the published keys.
 pub(super) fn roll_signing_key(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

@@ -1,4 +1,4 @@
-//! Exports the state for people and programs: what exists, with the properties that clients can read.
+//! Exports the state as JSON: all objects with the properties that clients can read.
 
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;

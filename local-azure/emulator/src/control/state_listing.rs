@@ -50,8 +50,8 @@ pub(super) fn list_azure_state(call: &OperationContext<'_>) -> ServiceReply {
     )
 }
 
-/// `GET explain?principal=ID&scope=SCOPE&action=A` (or `dataAction=A`): the assignment that grants the
-/// action, or the nearest miss. The principal is identified by its client id or its object id.
+/// `GET explain?principal=ID&scope=SCOPE&action=A` (or `dataAction=A`): the role assignment that
+/// grants the action, or the nearest miss. The principal is a client id or an object id.
 pub(super) fn explain_access(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

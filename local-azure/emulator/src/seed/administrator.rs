@@ -1,7 +1,7 @@
-//! Seeds the administrator: the user with whom scripts of administrators start.
+//! Seeds the administrator: the user with whom administrators' scripts start.
 //!
-//! The administrator owns the subscription and manages the directory, and has no permission on the content of
-//! vaults, as the creator of a subscription in Azure.
+//! The administrator is Owner of the subscription and manages the directory. As in Azure, these
+//! roles give no permission on the content of vaults.
 
 use lanyard_emulator_state::authorization::RoleAssignment;
 use lanyard_emulator_state::directory::{DirectoryRole, DirectoryRoleAssignment, User};
@@ -12,10 +12,9 @@ use uuid::Uuid;
 
 use super::AzureSeeder;
 
-/// A domain that can never be registered (RFC 6761), so that no real account has the name.
+/// A domain that can never be registered (RFC 6761), so that no real account has this domain.
 pub(super) const CUSTOM_DOMAIN: &str = "lanyard.test";
 
-/// The administrator with the password.
 pub(super) struct SeededAdministrator {
     pub(super) object_id: Uuid,
     pub(super) principal_name: String,
@@ -23,11 +22,11 @@ pub(super) struct SeededAdministrator {
 }
 
 impl AzureSeeder<'_> {
-    /// Adds the administrator of the subscription's tenant.
+    /// Adds the administrator to the subscription's tenant.
     pub(super) fn add_administrator(&mut self) -> SeededAdministrator {
         let object_id = self.ids.named_uuid("administrator");
         let secret = self.ids.named_uuid("administrator/password").simple().to_string();
-        // Entra wants characters of three kinds.
+        // Entra requires three kinds of characters in a password.
         let password = RedactedText::new(format!("Pw-{}", &secret[..16]));
         let principal_name = format!("admin@{CUSTOM_DOMAIN}");
         let tenant = self.plan.tenant.clone();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::AzureSeeder;
 
-/// The resource group of the platform: vaults, and the identity of the node.
+/// The resource group of the platform, with the vaults and the identity of the node.
 const PLATFORM_GROUP: &str = "platform";
 
 impl AzureSeeder<'_> {
@@ -50,22 +50,22 @@ impl AzureSeeder<'_> {
         }
     }
 
-    /// The resource group of machines and disks.
+    /// The id of the resource group with virtual machines and disks.
     pub(super) fn managed_resource_group(&self) -> ArmResourceId {
         self.resource_group_id(&self.plan.managed_resource_group)
     }
 
-    /// The resource group of the public DNS zone.
+    /// The id of the resource group with the public DNS zone.
     pub(super) fn dns_resource_group(&self) -> ArmResourceId {
         self.resource_group_id(&self.plan.dns_zone.resource_group)
     }
 
-    /// The resource group of the platform.
+    /// The id of the platform's resource group.
     pub(super) fn platform_resource_group(&self) -> ArmResourceId {
         self.resource_group_id(PLATFORM_GROUP)
     }
 
-    /// The resource group of a network resource of the plan.
+    /// Returns the id of the resource group that contains a network resource.
     pub(super) fn resource_group_of(&self, id: &ArmResourceId) -> ArmResourceId {
         let name = id.resource_group().unwrap_or(PLATFORM_GROUP);
         match id.subscription().parse() {
@@ -80,7 +80,7 @@ impl AzureSeeder<'_> {
         ArmResourceId::subscription_scope(&self.plan.subscription).child("resourceGroups", name)
     }
 
-    /// The virtual network of the subnet, if it is not the plan's virtual network.
+    /// Returns the virtual network of the subnet, if it differs from the plan's virtual network.
     fn separate_subnet_network(&self) -> Option<ArmResourceId> {
         let subnet = &self.plan.subnet_id;
         let name = subnet.name_of("virtualNetworks")?;
@@ -210,7 +210,7 @@ impl AzureSeeder<'_> {
         self.store_resource(id, json!({ "properties": properties }));
     }
 
-    /// Stores a resource as provisioned; an existing one is kept.
+    /// Stores a resource as provisioned, unless it exists.
     pub(super) fn store_resource(&mut self, id: ArmResourceId, body: Value) {
         let mut body = body;
         body["properties"]["provisioningState"] = json!("Succeeded");

@@ -1,4 +1,4 @@
-//! Component credentials: a new key and certificate, stored as a new version of the secret.
+//! The credentials of components: a new key and certificate, stored as a new version of the secret.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub struct IssuedCredential {
     pub secret_name: SecretName,
     /// The new version of the secret.
     pub version: String,
-    /// `not_before` of the document, by which readers recognise the newer credential.
+    /// `not_before` of the credential document, by which readers recognise the newer credential.
     pub not_before: Timestamp,
     /// The size of the secret's value, in bytes.
     pub bytes: usize,
@@ -50,14 +50,14 @@ pub struct IssuedCredential {
 pub(super) struct CredentialMaterial {
     /// The key of the certificate.
     pub(super) key: RsaKey,
-    /// The key to write in its place, if key and certificate must not match.
+    /// The key to write instead of `key`, if key and certificate must not match.
     pub(super) mismatched_key: Option<RsaKey>,
-    /// Extra bytes in the document.
+    /// The number of extra bytes in the credential document.
     pub(super) padding: usize,
 }
 
-/// Rotates a credential: creates a new key, a certificate with a later `not_before`, and a new version of the
-/// secret with `padding` extra bytes in the document. Faults of the value are kept.
+/// Rotates a credential: creates a key, a certificate with a later `not_before`, and a new version
+/// of the secret with `padding` extra bytes in the document. Keeps injected faults of the value.
 pub(crate) fn rotate_credential(
     azure: &mut AzureState,
     component: Component,
@@ -79,8 +79,8 @@ pub(crate) fn rotate_credential(
     issue_credential(azure, component, ids, now, &material)
 }
 
-/// Rotates a credential, as its owner does: the certificate is valid also if the previous one had expired. Other
-/// faults of the value are kept.
+/// Rotates a credential as an administrator would: the new certificate is valid even if the
+/// previous one had expired. Keeps other injected faults of the value.
 pub(crate) fn renew_credential(
     azure: &mut AzureState,
     component: Component,

@@ -1,5 +1,5 @@
-//! Seeds the user-assigned identities: those of the components with roles and credentials, and that of the
-//! node.
+//! Seeds the user-assigned identities: those of the components, with roles and credentials, and the
+//! identity of the node.
 
 use lanyard_emulator_keyvault::access::object_scope;
 use lanyard_emulator_state::authorization::{AccessScope, RoleAssignment};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::plan::IdentityPlan;
 use super::{AzureSeeder, SeedError, credential};
 
-/// The name of the node's identity, which reads the vault.
+/// The name of the node's identity, which reads the credentials in the vault.
 const VAULT_READER_NAME: &str = "vault-reader";
 
 impl AzureSeeder<'_> {
@@ -83,7 +83,7 @@ impl AzureSeeder<'_> {
         }
     }
 
-    /// An earlier component with the same identity.
+    /// Returns an earlier component with the same identity.
     fn find_shared_identity(&self, identity: &IdentityPlan) -> Option<&ComponentIdentity> {
         let client = self.plan.client_id_of(identity);
         self.azure.registry.holders.iter().find(|holder| {
@@ -92,7 +92,8 @@ impl AzureSeeder<'_> {
         })
     }
 
-    /// Creates an identity that trusts the certificates of the platform.
+    /// Creates an identity that trusts the platform's certificate authority. Returns its client id,
+    /// object id and resource id.
     fn create_component_principal(
         &mut self,
         identity: &IdentityPlan,
@@ -106,7 +107,7 @@ impl AzureSeeder<'_> {
         (client_id, object_id, resource_id)
     }
 
-    /// Adds the Azure resource and the principal of a user-assigned identity, and returns the object id.
+    /// Adds the ARM resource and the service principal of an identity, and returns the object id.
     pub(super) fn add_user_assigned_identity(
         &mut self,
         resource_id: &ArmResourceId,
@@ -131,7 +132,7 @@ impl AzureSeeder<'_> {
         group.provider_resource("Microsoft.ManagedIdentity/userAssignedIdentities", name)
     }
 
-    /// Assigns a component its role at its scopes, once for scopes in the same group. The names are those of
+    /// Assigns a component its role on its scopes. The names of the role assignments are those of
     /// HyperShift: version 5 UUIDs of `<infraID>-<component>-<scope>`.
     fn assign_component_roles(&mut self, holder: &ComponentIdentity) {
         let plan = self.plan;
@@ -153,8 +154,8 @@ impl AzureSeeder<'_> {
         }
     }
 
-    /// Adds the node's identity: it has a role assignment for each credential, so that a fault plan can
-    /// remove a single one, and the metadata service serves it.
+    /// Adds the node's identity to the metadata service. It has one role assignment for each
+    /// credential, so that a fault plan can remove a single one.
     pub(super) fn add_vault_reader(&mut self) {
         let plan = self.plan;
         let client_id = plan.vault_reader_client_id;
@@ -186,7 +187,7 @@ impl AzureSeeder<'_> {
     }
 
     pub(super) fn assign(&mut self, assignment: RoleAssignment) {
-        // Scopes in the same group result in the same assignment: one suffices.
+        // Scopes in the same resource group lead to equal role assignments, of which one suffices.
         if let Err(refused) = self.azure.authorization.assign(assignment) {
             tracing::debug!(%refused, "the seed assigns a role once");
         }

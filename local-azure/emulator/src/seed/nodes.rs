@@ -5,7 +5,7 @@ use lanyard_emulator_state::imds_node::{ImdsMachine, ImdsNode, ImdsState};
 
 use crate::seed::plan::{NodePlan, SeedPlan};
 
-/// Adds the first node of a plan, in its managed resource group, and further ones on machines like it.
+/// Adds the first node of a plan, in its managed resource group, and further nodes on similar VMs.
 pub(crate) fn add_nodes(imds: &mut ImdsState, plan: &SeedPlan, ids: &mut IdGenerator) {
     imds.default_node.machine = first_machine(plan, ids);
     add_planned_nodes(imds, &plan.nodes, ids);

@@ -21,42 +21,42 @@ use crate::fault_plan::FaultPlan;
 pub struct SeedPlan {
     /// The tenant of the components' identities.
     pub tenant: EntraTenantId,
-    /// The subscription of all resources, except network resources with other ids.
+    /// The subscription of all resources, except network resources whose ids name another one.
     pub subscription: SubscriptionId,
     pub cloud: Cloud,
     /// The region, such as `eastus`.
     pub location: String,
-    /// The name of the resource group of machines and disks.
+    /// The name of the resource group with virtual machines and disks.
     pub managed_resource_group: String,
     /// The virtual network.
     pub vnet_id: ArmResourceId,
-    /// The subnet of the machines.
+    /// The subnet of the virtual machines.
     pub subnet_id: ArmResourceId,
-    /// The network security group of the machines.
+    /// The network security group of the virtual machines.
     pub security_group_id: ArmResourceId,
     /// The public DNS zone: the base domain of the cluster.
     pub dns_zone: DnsZonePlan,
     /// The infrastructure id of the cluster.
     pub infra_id: InfraId,
-    /// The vault with the credentials.
+    /// The vault with the components' credentials.
     pub vault: VaultPlan,
-    /// The key that encrypts the cluster's secrets.
+    /// The vault key that encrypts the Secrets of the hosted cluster.
     #[serde(default)]
     pub kms_key: Option<KmsKeyPlan>,
-    /// The identity of the node that reads the vault.
+    /// The client id of the identity with which the node reads the vault.
     pub vault_reader_client_id: EntraClientId,
     /// Further nodes of the metadata service. The first node has the identity that reads the vault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodePlan>,
     /// The identities of the components. Entries with the same secret or client id are one identity.
     pub identities: Vec<IdentityPlan>,
-    /// The faults to apply.
+    /// The faults to apply to the new state.
     #[serde(default)]
     pub drills: Vec<FaultPlan>,
     /// Whether to add principals and a vault for test clients.
     #[serde(default, rename = "testClients")]
     pub test_clients: bool,
-    /// What the test client with a secret may do in the directory, by permissions of Microsoft Graph.
+    /// The Microsoft Graph permissions of the test client with a client secret.
     #[serde(default)]
     pub directory_access: DirectoryAccess,
 }
@@ -78,18 +78,18 @@ pub enum DirectoryAccess {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DnsZonePlan {
-    /// The domain.
+    /// The domain name of the zone.
     pub name: String,
-    /// The name of its resource group.
+    /// The name of the zone's resource group.
     pub resource_group: String,
 }
 
-/// The vault with the credentials.
+/// The vault with the components' credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VaultPlan {
     pub name: VaultName,
-    /// The tenant whose tokens the vault accepts: that of the platform, not of the cluster.
+    /// The tenant whose tokens the vault accepts: that of the platform, not that of the cluster.
     pub tenant: EntraTenantId,
 }
 
@@ -99,7 +99,7 @@ pub struct VaultPlan {
 pub struct KmsKeyPlan {
     pub vault: VaultName,
     pub name: SecretName,
-    /// The version, 32 hexadecimal digits; a new one if absent.
+    /// The version, 32 hexadecimal digits. Without it, the version gets a new id.
     #[serde(default)]
     pub version: Option<String>,
 }
@@ -108,23 +108,23 @@ pub struct KmsKeyPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlan {
-    /// The name: lower-case letters, digits and `-`. Clients select the node by it.
+    /// The name, by which clients select the node: lower-case letters, digits and `-`.
     pub name: String,
     /// The client ids of user-assigned identities.
     #[serde(default)]
     pub identities: Vec<EntraClientId>,
-    /// The addresses from which requests of the node come.
+    /// The IP addresses from which requests of the node come.
     #[serde(default)]
     pub client_addresses: Vec<IpAddr>,
 }
 
-/// The identity of a component, and how its credential is stored.
+/// The identity of a component, and the form of its stored credential.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityPlan {
     #[serde(with = "lanyard_emulator_state::component_name")]
     pub component: Component,
-    /// The client id; a new one if absent.
+    /// The client id. Without it, the identity gets a new one.
     #[serde(default)]
     pub client_id: Option<EntraClientId>,
     /// The name of the vault secret.
@@ -136,7 +136,7 @@ pub struct IdentityPlan {
 }
 
 impl SeedPlan {
-    /// All problems of the plan; empty for a valid plan.
+    /// Returns all problems of the plan; empty for a valid plan.
     ///
     /// Unusual plans are valid: network resources in another subscription, a subnet outside of the virtual
     /// network, one identity for several components.
@@ -228,8 +228,8 @@ impl SeedPlan {
         }
     }
 
-    /// The client id of an identity, from its own entry or from another one with the same secret; `None` if a
-    /// new one is needed.
+    /// Returns the client id in the plan for an identity, from its own entry or from another entry
+    /// with the same secret. `None` if the identity needs a new client id.
     pub(super) fn client_id_of(&self, identity: &IdentityPlan) -> Option<EntraClientId> {
         let key = identity.secret_name_key();
         identity.client_id.or_else(|| {
@@ -238,8 +238,8 @@ impl SeedPlan {
         })
     }
 
-    /// The name of the test clients' vault: `test-` and the end of the infrastructure id, which makes it
-    /// unique, in the form of vault names (24 letters, digits and single hyphens).
+    /// Returns the name of the test clients' vault: `test-` and the end of the infrastructure id,
+    /// which makes it unique. `None` if that is not a valid name of a vault.
     pub(super) fn test_client_vault_name(&self) -> Option<VaultName> {
         let infra_id = self.infra_id.as_str().to_ascii_lowercase();
         let parts: Vec<_> = infra_id.split(['-', '.']).filter(|part| !part.is_empty()).collect();
@@ -258,7 +258,7 @@ impl SeedPlan {
 }
 
 impl IdentityPlan {
-    /// The comparison key of a secret name: a vault ignores the case of names.
+    /// Returns the secret name for comparisons: a vault ignores the case of names.
     pub(super) fn secret_name_key(&self) -> String {
         self.secret_name.as_str().to_ascii_lowercase()
     }

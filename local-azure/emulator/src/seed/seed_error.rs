@@ -1,4 +1,4 @@
-//! The error of a seed, and the problems of a seed plan.
+//! The error of applying a seed plan, and the problems of a seed plan.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub struct SeedPlanProblem {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeedError {
-    /// The plan contradicts itself.
+    /// The plan is invalid.
     #[error("the seed plan has {} problem(s): {}", problems.len(), join_problems(problems))]
     Plan {
         /// All problems of the plan.
@@ -34,7 +34,7 @@ pub enum SeedError {
     /// A key could not be created or used.
     #[error("a key could not be {step}")]
     Key {
-        /// The failed step, as a participle.
+        /// The failed step, as a past participle such as `generated`.
         step: &'static str,
         /// The cause.
         #[source]
@@ -63,7 +63,7 @@ pub enum SeedError {
     /// The component has no identity.
     #[error("the emulator has no identity for `{component}`")]
     ComponentIdentityMissing { component: Component },
-    /// The vault rejects the secret, because its name belongs to a deleted one.
+    /// The name of the secret belongs to a deleted secret, so the vault rejects the new one.
     #[error(
         "the vault `{vault}` does not take the secret `{secret}`: it is deleted and not purged"
     )]

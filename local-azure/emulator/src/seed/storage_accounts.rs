@@ -1,4 +1,4 @@
-//! Seeds the storage account of the image registry and of file shares, with its data plane.
+//! Seeds the storage account of the image registry and the file shares, with its data plane.
 
 use lanyard_emulator_state::storage::account::{
     GenerateAccountKeyError, StorageAccount, StorageAccountSettings,

@@ -1,4 +1,4 @@
-//! Tenants with their signing keys, and the authority of managed identities' certificates.
+//! Seeds the tenants with their signing keys, and the certificate authority of managed identities.
 
 use jiff::Timestamp;
 use lanyard_emulator_state::certificates::days_after;
@@ -33,7 +33,7 @@ impl AzureSeeder<'_> {
     }
 }
 
-/// A validity period that started a day ago and ends in `years` years.
+/// Returns a validity period that started a day ago and ends in `years` years.
 pub(super) fn validity_of_years(now: Timestamp, years: i64) -> CertificateValidityPeriod {
     CertificateValidityPeriod {
         not_before: days_after(now, -1),

@@ -1,5 +1,5 @@
-//! Seeds principals and a vault for test clients: the authentication methods that no component uses, and a
-//! secret, a certificate and a key that they may read.
+//! Seeds principals and a vault for test clients. They use authentication methods that no component
+//! uses, and may read a secret, a certificate and a key in the vault.
 //!
 //! A test client accesses the subscription and its vault with one identity, which has one tenant: that of the
 //! subscription. The vault with the credentials may trust another tenant, so test clients have a vault of
@@ -40,14 +40,14 @@ use uuid::{Uuid, uuid};
 use super::tenants::validity_of_years;
 use super::{AzureSeeder, SeedError};
 
-/// The number of keys for test clients: one certificate, one issuer.
+/// The number of keys for test clients: one for the certificate, one for the token issuer.
 pub(super) const KEY_COUNT: usize = 2;
 
 const READER: RoleDefinitionId = RoleDefinitionId(uuid!("acdd72a7-3385-48ef-bd42-f606fba81ae7"));
 const CERTIFICATE_USER: RoleDefinitionId =
     RoleDefinitionId(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
 
-/// A name that can never be registered (RFC 6761), so that no real issuer is trusted.
+/// An issuer that can never be registered (RFC 6761), so that no real issuer is trusted.
 const ISSUER: &str = "https://issuer.lanyard.test/test-clients";
 const ISSUER_KEY: &str = "test-clients-1";
 const SUBJECT: &str = "system:serviceaccount:test-clients:workload";
@@ -57,11 +57,11 @@ const READABLE_SECRET: &str = "test-secret";
 const WITHHELD_SECRET: &str = "withheld-secret";
 /// The common name of the test clients' certificate.
 const SUBJECT_NAME: &str = "test-certificate";
-/// The same certificate in the two forms of a vault's secret.
+/// The names of the same certificate, once for each format of a vault's secret.
 const CERTIFICATE_OBJECTS: [(&str, BundleForm); 2] =
     [("test-certificate", BundleForm::Pkcs12), ("test-certificate-pem", BundleForm::Pem)];
 
-/// Keys of the curves that vaults and providers support.
+/// Keys on the curves that vaults and cryptographic libraries support.
 const CURVE_KEYS: [(&str, EllipticCurve); 3] = [
     ("test-key-p256", EllipticCurve::P256),
     ("test-key-p384", EllipticCurve::P384),
@@ -79,7 +79,7 @@ pub(crate) enum SubjectTokenError {
     Signing(#[source] RsaKeyError),
 }
 
-/// Mints a subject token of the seeded issuer, valid for ten minutes, as a cluster would project it.
+/// Issues a subject token of the seeded issuer, as a cluster projects it, for ten minutes.
 pub(crate) fn mint_subject_token(
     azure: &AzureState,
     subject: &str,
@@ -204,8 +204,8 @@ impl AzureSeeder<'_> {
         }
     }
 
-    /// Permits the identity of the machine to read a subscription of its own tenant, without which the Azure
-    /// CLI does not sign it in.
+    /// Permits the node's identity to read a subscription of its own tenant. Without one, the Azure
+    /// CLI cannot sign in with the identity.
     fn add_vault_reader_subscription(&mut self) {
         let plan = self.plan;
         let directory = &self.azure.directory;
@@ -224,7 +224,7 @@ impl AzureSeeder<'_> {
         self.assign_role(name, READER, reader, scope.into());
     }
 
-    /// Adds a user-assigned identity with a federated credential for the seeded issuer.
+    /// Adds a user-assigned identity with a federated identity credential of the seeded issuer.
     fn add_federated_identity(&mut self) -> Result<EntraClientId, SeedError> {
         let client_id = EntraClientId::from(self.ids.named_uuid("test-workload/client-id"));
         let resource_id =
@@ -316,7 +316,7 @@ impl AzureSeeder<'_> {
             .ok_or(SeedError::SeedObjectMissing { what: "name for the test clients' vault" })
     }
 
-    /// The test clients' vault is in the managed resource group, which they may read.
+    /// Returns the id of the test clients' vault, in the managed resource group.
     fn test_client_vault_id(&self, name: &VaultName) -> ArmResourceId {
         self.managed_resource_group().provider_resource("Microsoft.KeyVault/vaults", name.as_str())
     }
@@ -330,8 +330,8 @@ impl AzureSeeder<'_> {
         Ok((host, vaults))
     }
 
-    /// Grants a test client access to the objects of its vault and read access to the managed group; the
-    /// owner gets the subscription instead of the read access.
+    /// Grants a test client access to the objects in its vault. It also becomes Owner of the
+    /// subscription if `owner` is true, and otherwise Reader of the managed resource group.
     fn grant_test_client_access(
         &mut self,
         client: EntraClientId,

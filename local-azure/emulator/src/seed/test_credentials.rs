@@ -1,16 +1,16 @@
-//! Credentials with which tools sign in to the emulator.
+//! The credentials with which tools sign in to the emulator.
 
 use lanyard_emulator_state::identity_registry::TestClients;
 use lanyard_emulator_state::keys::RedactedText;
 use lanyard_vocabulary::{EntraClientId, EntraTenantId, SubscriptionId};
 
-/// The credentials of the seeded administrator and of the application with a client secret. Both own the
-/// subscription.
+/// The credentials of the seeded administrator and of the application with a client secret. Both
+/// are Owner of the subscription.
 #[derive(Debug, Clone)]
 pub struct TestCredentials {
     pub tenant: EntraTenantId,
     pub subscription: SubscriptionId,
-    /// The application.
+    /// The client id of the application.
     pub client_id: EntraClientId,
     client_secret: RedactedText,
     /// The user principal name of the administrator.

@@ -1,5 +1,5 @@
-//! Seeds the vaults: that of the credentials, that of the encryption key if it is another one, and that of
-//! the test clients.
+//! Seeds the vaults: one with the credentials, one with the encryption key unless the first one has
+//! it, and one for the test clients.
 
 use lanyard_emulator_state::vaults::key_content::KeyContent;
 use lanyard_emulator_state::vaults::object_store::{
@@ -21,7 +21,7 @@ impl AzureSeeder<'_> {
         self.add_kms_key(&key.vault, &key.name, id)
     }
 
-    /// Adds a vault that trusts a tenant; an existing vault of that name is kept.
+    /// Adds a vault that trusts a tenant. An existing vault with the name is kept.
     pub(super) fn add_vault(
         &mut self,
         resource_id: ArmResourceId,
@@ -77,12 +77,12 @@ impl AzureSeeder<'_> {
         })
     }
 
-    /// The host name of a vault.
+    /// Returns the host name of a vault.
     pub(super) fn vault_host(&self, name: &VaultName) -> String {
         format!("{name}.{}", self.endpoints.vault_suffix).to_ascii_lowercase()
     }
 
-    /// The Azure resource of a vault in the platform's resource group.
+    /// Returns the id of a vault in the platform's resource group.
     pub(super) fn vault_id(&self, name: &VaultName) -> ArmResourceId {
         self.platform_resource_group().provider_resource("Microsoft.KeyVault/vaults", name.as_str())
     }

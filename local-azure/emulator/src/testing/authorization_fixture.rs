@@ -27,7 +27,7 @@ pub const ACCESS_ADMINISTRATOR: &str = "18d7d88d-d35e-4fb5-a5c3-7773c20a72d9";
 pub const SECRETS_USER: &str = "4633458b-17de-408a-b874-0445c86b69e6";
 pub const UNKNOWN: &str = "00000000-0000-4000-8000-0000000000ff";
 
-/// The n-th GUID of a test.
+/// Returns the GUID number `n` for a test.
 pub fn guid(n: u128) -> String {
     Uuid::from_u128(0xa000 + n).to_string()
 }
@@ -75,7 +75,7 @@ impl AuthorizationFixture {
         state.azure.authorization.assign(assignment).unwrap();
     }
 
-    /// Sends a request; `url` may have an api-version.
+    /// Sends a request to ARM. `url` is a path; an api-version is added unless it has one.
     pub fn send(&self, who: EntraClientId, method: &str, url: &str, body: &Value) -> ServiceReply {
         let bearer = format!("Bearer {}", issue_access_token_for(&self.probe, who, AUDIENCE));
         let url = if url.contains("api-version=") {
@@ -93,7 +93,7 @@ impl AuthorizationFixture {
         self.send(who, "GET", url, &Value::Null)
     }
 
-    /// The items of a list that the owner reads.
+    /// Returns the items of a list that the subscription's Owner reads.
     pub fn list(&self, url: &str) -> Vec<Value> {
         let reply = self.get(self.owner, url);
         assert_eq!(reply.status, StatusCode::OK, "{url}: {reply:?}");

@@ -25,7 +25,7 @@ pub(crate) fn parse_value<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().unwrap()
 }
 
-/// Nine identities, each bundle format with each encoding.
+/// Returns a plan with nine identities, for each bundle format and encoding.
 pub fn nine_identity_plan() -> SeedPlan {
     let group = "/subscriptions/sub/resourceGroups";
     let vnet = format!("{group}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet");
@@ -72,7 +72,7 @@ pub fn nine_identity_plan() -> SeedPlan {
     }
 }
 
-/// A state with all nine identities. Key generation is slow, so all tests clone the same state.
+/// Returns a state with nine identities: a clone of a shared one, because key generation is slow.
 pub fn seeded_nine_identities() -> (AzureState, IdGenerator) {
     static NINE: LazyLock<(AzureState, IdGenerator)> = LazyLock::new(|| {
         let mut plan = nine_identity_plan();

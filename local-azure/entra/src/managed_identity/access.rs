@@ -110,7 +110,7 @@ pub(super) fn require_user_assigned_identity(
         .ok_or_else(|| IdentityServiceError::IdentityNotFound(id).to_reply())
 }
 
-/// The resource in the path.
+/// The ARM id of the resource in the path.
 fn path_resource(call: &OperationContext<'_>) -> Result<ArmResourceId, ServiceReply> {
     parse_resource_id(&format!("/{}", call.path_parameter("resource")))
 }

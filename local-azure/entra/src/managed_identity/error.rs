@@ -6,7 +6,7 @@ use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::json;
 
-/// The action that a caller needs at each user-assigned identity.
+/// The action that a caller needs on each user-assigned identity.
 pub(super) const ASSIGN_ACTION: &str =
     "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action";
 

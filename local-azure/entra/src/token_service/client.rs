@@ -170,8 +170,8 @@ impl UserClient {
         }
     }
 
-    /// Verifies the credential of the client, or that it needs none: a client that users run on their own
-    /// machines is public.
+    /// Verifies the credential of a confidential client. A public client, which users run on their
+    /// own devices, needs none.
     pub(super) fn authenticate(
         &self,
         call: &mut OperationContext<'_>,

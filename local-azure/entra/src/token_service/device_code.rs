@@ -34,8 +34,8 @@ const INTERVAL: u32 = 5;
 const CODE_ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 const CODE_LENGTH: usize = 9;
 
-/// `POST /{tenant}/oauth2/v2.0/devicecode`: starts a flow. The user signs in at once if the settings name
-/// one.
+/// `POST /{tenant}/oauth2/v2.0/devicecode`: starts a flow. If the settings name a user, that user
+/// signs in immediately.
 pub(super) fn start_device_flow(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, TokenServiceError> {

@@ -1,7 +1,7 @@
 //! Refresh tokens: opaque to clients, and revoked when the user's password changes.
 //!
-//! A token is its own record, encrypted with a key of the state, as Entra's are: a session with many
-//! refreshes needs no storage. It is not bound to a resource.
+//! A token contains its own data, encrypted with a key of the state, as Entra's tokens do, so that
+//! a session with many refreshes needs no storage. It is not bound to a resource.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{Context, SHA256, digest};

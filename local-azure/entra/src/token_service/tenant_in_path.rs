@@ -4,7 +4,7 @@ use lanyard_emulator_state::directory::{DirectoryReplica, Tenant};
 
 use super::error::{NO_TENANT_NAMED, TENANT_UNKNOWN, TokenServiceError};
 
-/// The first segment of a path.
+/// The tenant in the first segment of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TenantInPath<'a> {
     /// A tenant by its id or one of its domains.

@@ -65,7 +65,7 @@ impl ClientTokenForm {
         form
     }
 
-    /// A field that is not empty.
+    /// The value of a field; `None` if it is missing or empty.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

@@ -78,7 +78,7 @@ fn prepare_disk(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     Ok(())
 }
 
-/// The machine that uses the disk.
+/// Returns the virtual machine that uses the disk.
 fn machine_of<'a>(resources: &'a ArmResourceStore, disk: &AccessScope) -> Option<&'a ArmResource> {
     resources
         .referrers_within(disk)
@@ -97,7 +97,7 @@ fn check_disk_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), ServiceRep
     }
 }
 
-/// The disk with its machine.
+/// Renders a disk with its state and the virtual machine that uses it.
 fn render_disk(resources: &ArmResourceStore, disk: &ArmResource) -> Value {
     let mut wire = disk.to_json();
     let machine = machine_of(resources, &disk.id);

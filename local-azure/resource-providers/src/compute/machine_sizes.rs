@@ -1,5 +1,5 @@
-//! The sizes of virtual machines, by family. Reference: Microsoft.Compute, resource SKUs, 2021-07-01, and "Sizes for
-//! virtual machines in Azure".
+//! Virtual machine sizes by family. Reference: Microsoft.Compute, resource SKUs, 2021-07-01, and
+//! "Sizes for virtual machines in Azure".
 
 use lanyard_emulator_arm::access::{authorize_call, list_reply};
 use lanyard_emulator_arm::locations::{normalize_region, regions_of_cloud};
@@ -18,12 +18,12 @@ pub(crate) const OPERATIONS: &[ServiceOperation] = &[ServiceOperation {
     handler: list_skus,
 }];
 
-/// A family of sizes, whose vCPUs have a limit of their own.
+/// A family of virtual machine sizes. Azure limits the vCPUs of each family.
 #[derive(Debug)]
 pub(crate) struct MachineFamily {
-    /// The name of the limit, such as `standardDSv4Family`.
+    /// The name of the limit in the usages API, such as `standardDSv4Family`.
     pub(crate) name: &'static str,
-    /// The series in names for people, such as `DSv4`.
+    /// The series in display names, such as `DSv4`.
     series: &'static str,
     /// What precedes and follows the number of vCPUs in the name of a size.
     affixes: (&'static str, &'static str),
@@ -33,7 +33,7 @@ pub(crate) struct MachineFamily {
 }
 
 impl MachineFamily {
-    /// The name of the limit for people.
+    /// The display name of the limit.
     pub(crate) fn display_name(&self) -> String {
         format!("Standard {} Family vCPUs", self.series)
     }
@@ -82,7 +82,7 @@ pub(crate) const MACHINE_FAMILIES: &[MachineFamily] = &[
     family("standardFSv2Family", "FSv2", ("F", "s_v2"), &[2, 4, 8, 16, 32, 48, 64, 72], 2),
 ];
 
-/// The family and the number of vCPUs of a size. Sizes are compared without case.
+/// Finds a virtual machine size, ignoring case. Returns its family and its number of vCPUs.
 pub(crate) fn find_machine_size(name: &str) -> Option<(&'static MachineFamily, u64)> {
     MACHINE_FAMILIES.iter().find_map(|family| {
         let mut sizes = family.vcpus.iter();
@@ -91,7 +91,7 @@ pub(crate) fn find_machine_size(name: &str) -> Option<(&'static MachineFamily, u
     })
 }
 
-/// `GET skus`: the sizes in all regions, or in that of the filter `location eq '…'`.
+/// `GET skus`: the sizes in all regions, or in the region of the filter `location eq '…'`.
 fn list_skus(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     authorize_call(call, "Microsoft.Compute/skus/read", &subscription_scope(call)?)?;
     let filter = call.request.query("$filter").unwrap_or_default();

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{DISK, VIRTUAL_MACHINE};
 
-/// The field of the stored body with the power state; replies do not have it.
+/// The field of the stored body with the power state, which replies omit.
 const POWER_STATE: &str = "powerState";
 
 pub(super) const VIRTUAL_MACHINE_TYPE: ResourceType = ResourceType {
@@ -123,7 +123,8 @@ fn missing_parameter(name: &str) -> ServiceReply {
     bad_request("InvalidParameter", message)
 }
 
-/// The interfaces exist, belong to no other machine, and the caller may join them.
+/// Checks that the network interfaces exist, that no other virtual machine uses them, and that the
+/// caller may join them.
 fn require_interfaces(write: &ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let profile = write.properties.get("networkProfile");
     let interfaces = profile.and_then(|profile| profile["networkInterfaces"].as_array());
@@ -161,7 +162,7 @@ fn require_interfaces(write: &ResourceWrite<'_, '_>) -> Result<(), ServiceReply>
     Ok(())
 }
 
-/// Removes the password, which the service does not return, and names the computer.
+/// Removes the password and the custom data, which Azure does not return, and sets defaults.
 fn complete_operating_system(write: &mut ResourceWrite<'_, '_>) {
     let name = resource_name(write.id);
     if let Some(Value::Object(profile)) = write.properties.get_mut("osProfile") {
@@ -173,7 +174,7 @@ fn complete_operating_system(write: &mut ResourceWrite<'_, '_>) {
     }
 }
 
-/// Creates the disk of the operating system, and checks that the other disks exist.
+/// Creates the operating system disk, and checks that the data disks and the image exist.
 fn complete_storage(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let mut storage = write.properties.remove("storageProfile").unwrap_or_else(|| json!({}));
     let image = storage["imageReference"]["id"].as_str().map(ToOwned::to_owned);
@@ -240,7 +241,7 @@ fn render_machine(_: &ArmResourceStore, machine: &ArmResource) -> Value {
     wire
 }
 
-/// `GET`, with the instance view on request.
+/// `GET` of a virtual machine, with the instance view on request.
 fn get_machine(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let expands =
         call.request.query("$expand").is_some_and(|it| it.eq_ignore_ascii_case("instanceView"));
@@ -280,7 +281,7 @@ fn instance_view(machine: &ArmResource) -> Value {
     })
 }
 
-/// The machine of an action.
+/// Returns the id of the virtual machine in the path of an action.
 fn machine_id(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     let path = path_scope(call)?;
     let (machine, _) = path.as_str().rsplit_once('/').unwrap_or_default();
@@ -298,7 +299,7 @@ fn set_power_state(
     if let Some(machine) = call.azure_mut().resources.resource_mut(&id) {
         machine.body.insert(POWER_STATE.to_owned(), json!(state));
     }
-    // The Azure CLI reads the status of a restart that has ended.
+    // The Azure CLI reads the status of a completed restart.
     let (name, now) = (call.ids.next_uuid(), call.now.to_string());
     let status = json!({ "name": name, "status": "Succeeded", "startTime": now, "endTime": now });
     Ok(json_reply(call, StatusCode::OK, &status))

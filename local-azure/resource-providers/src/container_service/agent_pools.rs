@@ -45,7 +45,7 @@ fn prepare_pool(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     Ok(())
 }
 
-/// A pool in the body of its cluster, as a child resource.
+/// Converts an agent pool in the body of a cluster to a child resource.
 pub(super) fn pool_resource(
     write: &ResourceWrite<'_, '_>,
     pool: Value,
@@ -107,7 +107,7 @@ fn complete_pool(
     Ok(())
 }
 
-/// The pool as a profile of the cluster.
+/// Renders an agent pool as in the body of a cluster.
 pub(super) fn pool_profile(pool: &ArmResource) -> Value {
     let mut profile = match pool.body.get("properties") {
         Some(properties) => properties.clone(),
@@ -117,7 +117,7 @@ pub(super) fn pool_profile(pool: &ArmResource) -> Value {
     profile
 }
 
-/// A cluster has at least one pool of the mode `System`.
+/// Checks that a cluster has at least one agent pool with the mode `System`.
 pub(super) fn require_system_pool<'a>(
     mut pools: impl Iterator<Item = &'a ArmResource>,
 ) -> Result<(), ServiceReply> {

@@ -10,7 +10,7 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::json;
 
-/// A version as major, minor and patch.
+/// A Kubernetes version: major, minor and patch, such as `1.34.3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KubernetesVersion(&'static str);
 
@@ -26,7 +26,7 @@ impl KubernetesVersion {
     }
 }
 
-/// The versions, oldest first; the last patch of a minor version is its newest.
+/// The versions, oldest first: the last one of a minor version is its newest patch.
 const VERSIONS: &[KubernetesVersion] = &[
     KubernetesVersion("1.33.6"),
     KubernetesVersion("1.33.7"),
@@ -38,7 +38,7 @@ const VERSIONS: &[KubernetesVersion] = &[
 
 const DEFAULT_MINOR: &str = "1.34";
 
-/// The version that a request means: a complete one, the newest patch of a minor one, or the default.
+/// Finds a complete version, the newest patch of a minor version, or the default (`None`).
 pub(super) fn resolve_version(requested: Option<&str>) -> Result<KubernetesVersion, ServiceReply> {
     let requested = requested.unwrap_or(DEFAULT_MINOR);
     let found = VERSIONS

@@ -1,4 +1,4 @@
-//! Access policies: their rules, and adding, replacing and removing some of them.
+//! Access policies of vaults: their rules, and the operations that add, replace and remove them.
 
 use http::StatusCode;
 use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply};
@@ -16,7 +16,7 @@ use super::invalid_vault_reply;
 /// The maximum number of access policies of a vault.
 const MAX_POLICIES: usize = 1024;
 
-/// The permissions that all kinds of objects have.
+/// The permissions that exist for secrets, keys and certificates.
 const COMMON: [&str; 6] = ["all", "get", "list", "delete", "recover", "purge"];
 const SECRETS: [&str; 3] = ["set", "backup", "restore"];
 const KEYS: [&str; 15] = [
@@ -61,7 +61,7 @@ const STORAGE: [&str; 9] = [
     "deletesas",
 ];
 
-/// Parses the access policies of a vault of `tenant`.
+/// Parses the access policies of a vault that belongs to `tenant`.
 pub(super) fn parse_access_policies(
     given: &Value,
     tenant: &EntraTenantId,
@@ -104,14 +104,14 @@ fn unknown_permission(permissions: &AccessPolicyPermissions) -> Option<&str> {
     })
 }
 
-/// What a request does with its policies.
+/// What a request does with the access policies in its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AccessPolicyUpdate {
-    /// Adds the permissions to those of the same principal.
+    /// Adds the permissions to those that the principal has.
     Add,
-    /// Replaces the permissions of the same principal.
+    /// Replaces the permissions of the principal.
     Replace,
-    /// Removes the permissions from those of the same principal.
+    /// Removes the permissions from those that the principal has.
     Remove,
 }
 

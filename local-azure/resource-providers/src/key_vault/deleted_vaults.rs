@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::method_not_allowed_reply;
 
-/// `GET deletedVaults`: those of the subscription.
+/// `GET deletedVaults`: the deleted vaults of the subscription.
 pub(super) fn list_deleted_vaults(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

@@ -1,4 +1,4 @@
-//! Managed HSMs: none exists, and none can be created. Clients list them and check names.
+//! Managed HSMs, which the emulator cannot create: clients get empty lists and can check names.
 
 use lanyard_emulator_arm::access::{authorize_call, list_reply, require_group};
 use lanyard_emulator_arm::request_scopes::{group_scope, subscription_scope};

@@ -1,4 +1,4 @@
-//! Names of vaults: their rule, and whether one is available.
+//! The rule for names of vaults, and the check whether a name is available.
 
 use http::StatusCode;
 use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply};
@@ -24,7 +24,7 @@ pub(super) fn is_vault_name(name: &str) -> bool {
     VAULT_NAMES.check(name).is_ok()
 }
 
-/// The message of the service for an invalid name.
+/// Returns Azure's message for an invalid name of a vault.
 pub(super) fn invalid_name_message(name: &str) -> String {
     format!(
         "The vault name '{name}' is invalid. A vault's name must be between 3-24 alphanumeric characters. \

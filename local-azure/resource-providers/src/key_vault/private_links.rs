@@ -39,7 +39,7 @@ pub(super) fn get_connection(
     }
 }
 
-/// `GET privateLinkResources`: what private endpoints can connect to.
+/// `GET privateLinkResources`: the sub-resources to which private endpoints can connect.
 pub(super) fn list_link_resources(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
@@ -61,7 +61,7 @@ pub(super) fn list_link_resources(
     list_reply(call, vec![item])
 }
 
-/// The vault above the collection in the path.
+/// Returns the id of the vault in the path of a collection.
 pub(super) fn collection_parent(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     parent_scope(&path_scope(call)?.child("_"))
 }

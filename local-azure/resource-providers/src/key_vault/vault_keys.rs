@@ -72,7 +72,7 @@ pub(super) fn get_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, S
     key_reply(call, &vault)
 }
 
-/// `PUT keys/{object}`: creates a key. An existing one stays as it is.
+/// `PUT keys/{object}`: creates a key. Does not change an existing key.
 pub(super) fn create_key(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let vault = authorized_vault(call, "keys/write")?.clone();
     let name = call.path_parameter("object");
@@ -180,7 +180,7 @@ struct ArmKeyAttributes {
 }
 
 impl ArmKeyAttributes {
-    /// Applies the given attributes at `now`.
+    /// Returns `attributes` with the given fields replaced, and `now` as the time of the update.
     fn apply(
         self,
         mut attributes: StoredObjectAttributes,
@@ -199,7 +199,7 @@ impl ArmKeyAttributes {
     }
 }
 
-/// The vault of a request, if the caller has the permission for `action` on the key in the path.
+/// Returns the vault, if the caller has the permission for `action` on the requested key.
 fn authorized_vault<'c>(
     call: &'c mut OperationContext<'_>,
     action: &str,
@@ -231,14 +231,14 @@ fn vault_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply>
     ))
 }
 
-/// The error for an object that does not exist.
+/// The error for a key that does not exist.
 fn object_not_found_reply(call: &OperationContext<'_>) -> ServiceReply {
     let (vault, name) = (call.path_parameter("name"), call.path_parameter("object"));
     let message = format!("The key '{name}' does not exist in the vault '{vault}'.");
     ArmServiceError::Other(StatusCode::NOT_FOUND, "ResourceNotFound", message).to_reply()
 }
 
-/// The error for a name that a deleted object, or a certificate, has.
+/// The error for a name that belongs to a deleted object or to a certificate.
 fn name_conflict_reply(call: &OperationContext<'_>) -> ServiceReply {
     let name = call.path_parameter("object");
     conflict(
@@ -250,7 +250,7 @@ fn name_conflict_reply(call: &OperationContext<'_>) -> ServiceReply {
     )
 }
 
-/// The fields of a key without those of its type.
+/// Renders the fields that do not depend on the key type.
 fn common_json(vault: &EmulatedVault, name: &str, attributes: StoredObjectAttributes) -> Value {
     let mut wire = json!({
         "id": vault.resource_id.child(&format!("keys/{name}")).as_str(),

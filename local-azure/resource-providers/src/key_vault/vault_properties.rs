@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::access_policies::parse_access_policies;
 use super::invalid_vault_reply;
 
-/// The retention of deleted objects unless the client chooses it, in days.
+/// The retention of deleted objects in days, if the client does not set it.
 const DEFAULT_RETENTION_DAYS: u16 = 90;
 
 #[derive(Deserialize, Default)]
@@ -44,7 +44,7 @@ struct VaultSku {
     name: String,
 }
 
-/// `networkAcls` in its wire format.
+/// `networkAcls` as in requests and replies.
 #[derive(Deserialize, Serialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct NetworkAcls {
@@ -146,7 +146,7 @@ fn require_sku(sku: Option<VaultSku>) -> Result<VaultSku, ServiceReply> {
     }
 }
 
-/// The tenant of the vault must exist.
+/// Returns the tenant of the vault, which must exist.
 fn require_tenant(
     write: &ResourceWrite<'_, '_>,
     given: Option<String>,
@@ -163,9 +163,10 @@ fn require_tenant(
         .ok_or_else(|| invalid_vault_reply("An invalid value was provided for 'tenantId'."))
 }
 
-/// Whether roles decide. The default of a new vault is true from api-version 2026-02-01 on, and false before.
+/// Whether Azure RBAC authorizes the data plane, instead of access policies. The default of a new
+/// vault is true from api-version 2026-02-01 on, and false before.
 ///
-/// A change needs the permission to assign roles: it may give the caller, or others, access to the content.
+/// A change needs the permission to assign roles, because it can give access to the content.
 fn permission_model(
     write: &ResourceWrite<'_, '_>,
     given: Option<bool>,
@@ -194,7 +195,7 @@ fn permission_model(
     Ok(rbac)
 }
 
-/// The retention cannot be changed after the creation.
+/// Returns the retention in days, which cannot change after the creation.
 fn retention_days(
     given: Option<i64>,
     previous: Option<&VaultSettings>,

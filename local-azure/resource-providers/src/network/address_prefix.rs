@@ -4,11 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A range of IP addresses with a common prefix. The address has no bits after the prefix.
+/// A range of IP addresses with a common prefix. In `address`, the bits after the prefix are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AddressPrefix {
     address: IpAddr,
-    /// The number of fixed bits.
+    /// The number of bits in the prefix.
     length: u8,
 }
 
@@ -19,7 +19,7 @@ pub(super) enum ParseAddressPrefixError {
         "Address prefix {text} is not formatted correctly. It should follow CIDR notation, for example 10.0.0.0/24."
     )]
     Format { text: String },
-    /// The address has bits after the prefix.
+    /// The address has bits after the prefix; `expected` is the range without them.
     #[error(
         "The address prefix {text} has an invalid CIDR notation. For the given prefix length, the address prefix should be {expected}."
     )]
@@ -44,7 +44,7 @@ impl AddressPrefix {
         }
     }
 
-    /// The address as the highest bits of a number.
+    /// Returns the address as a number; an IPv4 address fills the highest 32 bits.
     fn bits(&self) -> u128 {
         match self.address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -64,7 +64,7 @@ impl AddressPrefix {
         self.contains(other) || other.contains(self)
     }
 
-    /// The n-th address of the range; `None` if the range is smaller.
+    /// Returns the address at the index `n`; `None` if the range is smaller.
     pub(super) fn address_at(&self, n: u32) -> Option<IpAddr> {
         let addresses = 1_u128.checked_shl(u32::from(self.width() - self.length));
         if addresses.is_some_and(|addresses| u128::from(n) >= addresses) {
@@ -77,7 +77,7 @@ impl AddressPrefix {
     }
 }
 
-/// The first `length` bits; the others are zero.
+/// Returns `bits` with all but the first `length` bits set to zero.
 fn fixed_bits(bits: u128, length: u8) -> u128 {
     let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
     bits & mask

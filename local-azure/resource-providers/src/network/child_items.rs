@@ -1,4 +1,4 @@
-//! Collections in the body of a resource: as child resources, or as items with ids of their own.
+//! Collections in the body of a resource: child resources, or items with ids of their own.
 
 use lanyard_emulator_arm::error::bad_request;
 use lanyard_emulator_arm::resource_change::ResourceWrite;
@@ -8,13 +8,12 @@ use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::resources::resource_store::{ArmResource, ArmResourceStore};
 use serde_json::{Map, Value, json};
 
-/// An item of a collection: its name and its properties.
 pub(super) struct NamedItem {
     pub(super) name: String,
     pub(super) properties: Map<String, Value>,
 }
 
-/// Takes a collection from the properties. A missing one is empty.
+/// Takes a collection out of the properties of a write. An absent collection is empty.
 pub(super) fn take_collection(
     write: &mut ResourceWrite<'_, '_>,
     collection: &str,
@@ -48,7 +47,7 @@ fn parse_item(
     Ok(NamedItem { name, properties })
 }
 
-/// An item as a child resource of the resource that is written.
+/// Converts an item to a child resource of the resource that is written.
 pub(super) fn child_resource(
     write: &ResourceWrite<'_, '_>,
     collection: &str,
@@ -61,7 +60,7 @@ pub(super) fn child_resource(
     ArmResource::new(id, kind, json!({ "properties": properties }), write.call.now)
 }
 
-/// A resource with a collection of its child resources in the properties.
+/// Renders a resource with a collection of its child resources in the properties.
 pub(super) fn render_with_children(
     resources: &ArmResourceStore,
     resource: &ArmResource,
@@ -75,7 +74,7 @@ pub(super) fn render_with_children(
     wire
 }
 
-/// An item that stays in the body of its resource, with id, type and state.
+/// Renders an item that stays in the body of its resource, with id, type and state.
 pub(super) fn item_json(id: &AccessScope, kind: &str, collection: &str, item: NamedItem) -> Value {
     let NamedItem { name, mut properties } = item;
     properties.insert("provisioningState".to_owned(), json!("Succeeded"));
@@ -97,7 +96,7 @@ pub(super) fn find_item<'a>(
         .find(|item| item["name"].as_str().is_some_and(|known| known.eq_ignore_ascii_case(name)))
 }
 
-/// The resource, the collection and the name in the id of an item.
+/// Splits the id of an item into the id of its resource, the collection and the name.
 pub(super) fn split_item_id(id: &AccessScope) -> Option<(AccessScope, &str, &str)> {
     let mut parts = id.as_str().rsplitn(3, '/');
     let (name, collection) = (parts.next()?, parts.next()?);
@@ -118,7 +117,8 @@ pub(super) fn items_of<'a>(
     found.into_iter().flatten()
 }
 
-/// The ids of the resources within the body of others that refer to `id`, as `[{"id": …}]`.
+/// Returns the ids of the items in `collection` of the resources of `kind` that refer to `id`, as
+/// `[{"id": …}]`.
 pub(super) fn referring_items(
     resources: &ArmResourceStore,
     id: &AccessScope,
@@ -138,7 +138,7 @@ pub(super) fn referring_items(
     ids
 }
 
-/// Whether a JSON value contains the id as a string.
+/// Whether a JSON value contains the id as a string, ignoring case.
 pub(super) fn mentions(value: &Value, id: &AccessScope) -> bool {
     match value {
         Value::String(text) => text.eq_ignore_ascii_case(id.as_str()),
@@ -148,7 +148,7 @@ pub(super) fn mentions(value: &Value, id: &AccessScope) -> bool {
     }
 }
 
-/// The resources of a type that refer to `id`, as `[{"id": …}]`.
+/// Returns the ids of the resources of `kind` that refer to `id`, as `[{"id": …}]`.
 pub(super) fn referring_resources(
     resources: &ArmResourceStore,
     id: &AccessScope,
@@ -162,7 +162,7 @@ pub(super) fn referring_resources(
         .collect()
 }
 
-/// The name of the resource for messages.
+/// Returns the name of the resource with the id, for messages.
 pub(super) fn name_of(id: &AccessScope) -> &str {
     resource_name(id)
 }

@@ -23,7 +23,7 @@ const PUBLIC_ZONE: &str = "Microsoft.Network/dnsZones";
 const PRIVATE_ZONE: &str = "Microsoft.Network/privateDnsZones";
 const LINK: &str = "Microsoft.Network/privateDnsZones/virtualNetworkLinks";
 
-/// Labels are checked by [`require_valid_zone_name`].
+/// The naming rule of zones; [`require_valid_zone_name`] checks the labels.
 const ZONE_NAME: NamingRule = NamingRule {
     length: (1, 253),
     punctuation: "-_.",
@@ -33,7 +33,7 @@ const ZONE_NAME: NamingRule = NamingRule {
     forbidden: "",
 };
 
-/// The names of record sets are relative to the zone; `@` is the zone itself and `*` a wildcard.
+/// The naming rule of record sets. Names are relative to the zone: `@` is its apex, `*` a wildcard.
 const RECORD_NAME: NamingRule = NamingRule {
     length: (1, 253),
     punctuation: "-_.@*",
@@ -85,7 +85,7 @@ const fn private_record(name: &'static str) -> ResourceType {
     }
 }
 
-/// The types of record sets. The SOA record set exists with its zone.
+/// The types of record sets. The SOA record set is created with its zone.
 pub(super) const RECORD_TYPES: &[ResourceType] = &[
     public_record("Microsoft.Network/dnsZones/A"),
     public_record("Microsoft.Network/dnsZones/AAAA"),
@@ -110,7 +110,8 @@ pub(super) const RECORD_TYPES: &[ResourceType] = &[
     private_record("Microsoft.Network/privateDnsZones/TXT"),
 ];
 
-/// A zone has at least two labels of 1 to 63 characters. Reference: "Overview of DNS zones and records".
+/// Checks that a zone has at least `least_labels` labels, each of 1 to 63 characters. Reference:
+/// "Overview of DNS zones and records".
 fn require_valid_zone_name(name: &str, least_labels: usize) -> Result<(), ServiceReply> {
     let labels: Vec<_> = name.split('.').collect();
     if labels.len() >= least_labels && labels.iter().all(|label| (1..=63).contains(&label.len())) {
@@ -122,7 +123,7 @@ fn require_valid_zone_name(name: &str, least_labels: usize) -> Result<(), Servic
 fn prepare_public_zone(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let name = resource_name(write.id);
     require_valid_zone_name(name, 2)?;
-    // The name servers of a zone are in one of many sets.
+    // Azure assigns each zone one of many sets of name servers.
     let set = write.call.ids.next_uuid().as_bytes()[0] % 40 + 1;
     write.service_property("nameServers", || {
         let server = |(n, domain): (u8, &str)| format!("ns{n}-{set:02}.azure-dns.{domain}.");
@@ -212,12 +213,12 @@ fn prepare_record(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply>
     Ok(())
 }
 
-/// The type of record in an id, such as `CNAME`.
+/// Returns the record type in the id of a record set, such as `CNAME`.
 fn record_kind(id: &AccessScope) -> &str {
     id.as_str().rsplit('/').nth(1).unwrap_or_default()
 }
 
-/// A CNAME record set is the only one of its name (RFC 1034, 3.6.2).
+/// Rejects a record set beside a CNAME record set of the same name (RFC 1034, 3.6.2).
 fn require_no_other_type(
     write: &ResourceWrite<'_, '_>,
     zone: &AccessScope,
@@ -254,12 +255,12 @@ fn record_sets<'a>(
         .filter(move |resource| resource.id != zone && !resource.kind.eq_ignore_ascii_case(LINK))
 }
 
-/// The record sets that exist with the zone cannot be deleted alone.
+/// Rejects the deletion of the NS and SOA record sets at the apex, unless the zone is deleted.
 fn check_record_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), ServiceReply> {
     let id = &deletion.resource.id;
     let kind = record_kind(id);
     let is_apex = resource_name(id) == "@" && ["NS", "SOA"].contains(&kind.to_uppercase().as_str());
-    // With the zone, or its group, they are deleted.
+    // The zone or its resource group is deleted.
     if !is_apex || deletion.scope != id {
         return Ok(());
     }
@@ -318,7 +319,7 @@ fn prepare_link(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     Ok(())
 }
 
-/// Public zones and their record sets have `dnszones` in their ids and types.
+/// Renders a public zone or record set: its id and type have `dnszones` in lower case.
 fn render_public(resources: &ArmResourceStore, resource: &ArmResource) -> Value {
     let mut wire = resource.to_json();
     for field in ["id", "type"] {
@@ -344,7 +345,7 @@ fn render_private_zone(resources: &ArmResourceStore, zone: &ArmResource) -> Valu
     wire
 }
 
-/// `GET …/recordsets`, `…/all`: the record sets of all types, optionally with a name suffix.
+/// `GET …/recordsets`, `…/all`: the record sets of all types, optionally filtered by a name suffix.
 pub(super) fn list_record_sets(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {

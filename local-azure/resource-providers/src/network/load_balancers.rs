@@ -29,7 +29,7 @@ use super::reference::require_reference;
 
 const LOAD_BALANCER: &str = "Microsoft.Network/loadBalancers";
 
-/// The collections of a load balancer, those that others refer to first.
+/// The collections of a load balancer. Rules refer to items of the first three.
 const COLLECTIONS: [&str; 6] = [
     "frontendIPConfigurations",
     "backendAddressPools",
@@ -77,7 +77,7 @@ fn complete_frontend(
     let address = properties.get("publicIPAddress");
     let public = require_reference(write, address, "publicIPAddress", PUBLIC_IP_ADDRESS)?;
     if let Some(public) = &public {
-        // Clients send the whole address back.
+        // Stores only the id, because clients send back the complete public IP address.
         properties.insert("publicIPAddress".to_owned(), json!({ "id": public.as_str() }));
     }
     complete_private_address(write, properties, taken)?;
@@ -95,7 +95,7 @@ fn complete_frontend(
     Ok(())
 }
 
-/// The rules refer to frontends, pools and probes of the same body.
+/// Checks that the frontends, pools and probes to which the rules refer are in the same body.
 fn require_known_items(write: &ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     for collection in ["loadBalancingRules", "inboundNatRules", "outboundRules"] {
         let items = write.properties.get(collection).and_then(Value::as_array);
@@ -153,7 +153,7 @@ fn require_own_item(
     ))
 }
 
-/// A pool that a network interface uses cannot be left out.
+/// Rejects a write that omits a pool that a network interface uses.
 fn require_unused_removed_items(write: &ResourceWrite<'_, '_>) -> Result<(), ServiceReply> {
     let Some(existing) = &write.existing else { return Ok(()) };
     for pool in items_of(existing, "backendAddressPools") {
@@ -188,7 +188,8 @@ fn check_balancer_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), Servic
     }
 }
 
-/// The load balancer with the IP configurations in its pools and the rules at its frontends and probes.
+/// Renders a load balancer with the IP configurations in its pools, and the rules of its frontends
+/// and probes.
 fn render_balancer(resources: &ArmResourceStore, balancer: &ArmResource) -> Value {
     let mut wire = balancer.to_json();
     let etag = wire["etag"].clone();

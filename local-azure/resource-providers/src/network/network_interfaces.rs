@@ -74,7 +74,7 @@ fn complete_configuration(
     Ok(())
 }
 
-/// A hardware address in Microsoft's range, derived from a new id.
+/// Returns a MAC address in Microsoft's range, derived from a new id.
 fn mac_address(seed: uuid::Uuid) -> String {
     let bytes = seed.as_bytes();
     format!("00-22-48-{:02X}-{:02X}-{:02X}", bytes[0], bytes[1], bytes[2])

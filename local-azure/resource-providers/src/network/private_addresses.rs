@@ -1,4 +1,4 @@
-//! Private IP addresses of subnets: which are taken, and which is the next free one.
+//! The private IP addresses of subnets: which addresses are in use, and which one is free.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::child_items::name_of;
 use super::reference::require_reference;
 
 const SUBNET: &str = "Microsoft.Network/virtualNetworks/subnets";
-/// Azure reserves the first four addresses of a subnet.
+/// The index of the first free address of a subnet: Azure reserves the first four addresses.
 const FIRST_FREE: u32 = 4;
 
 /// Checks the subnet of an IP configuration, and allocates its address. `taken` are the addresses of the other
@@ -61,7 +61,7 @@ fn subnet_prefixes(resources: &ArmResourceStore, subnet: &AccessScope) -> Vec<Ad
         .collect()
 }
 
-/// Whether the resource that is written has the address already.
+/// Whether the resource that is written has the address before the write.
 fn is_own_address(write: &ResourceWrite<'_, '_>, subnet: &AccessScope, address: &str) -> bool {
     addresses_in(write.resources(), subnet)
         .any(|(taken, owner)| taken == address && owner == *write.id)
@@ -129,7 +129,7 @@ fn next_free_address(
         })
 }
 
-/// The private addresses in a subnet, with the resource of each.
+/// Returns the private IP addresses in a subnet, each with the id of the resource that uses it.
 pub(super) fn addresses_in<'a>(
     resources: &'a ArmResourceStore,
     subnet: &'a AccessScope,

@@ -34,8 +34,8 @@ pub(super) const PRIVATE_LINK_SERVICE_TYPE: ResourceType = ResourceType {
     ..ResourceType::regional(PRIVATE_LINK_SERVICE, NamingRule::word(80), "2019-04-01")
 };
 
-/// The group ids of the types that private endpoints connect to. Reference: "What is a private endpoint?",
-/// private-link resource.
+/// The group ids of the resource types to which private endpoints connect. Reference: "What is a
+/// private endpoint?", private-link resource.
 const GROUP_IDS: [(&str, &[&str]); 3] = [
     ("Microsoft.KeyVault/vaults", &["vault"]),
     (
@@ -73,7 +73,8 @@ fn prepare_endpoint(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceRepl
     Ok(())
 }
 
-/// Checks the target of a connection. It is approved at once if the caller may approve it.
+/// Checks a private link connection. Unless it is manual, it is approved if the caller may approve
+/// it.
 fn complete_connection(
     write: &ResourceWrite<'_, '_>,
     field: &str,
@@ -119,7 +120,7 @@ fn complete_connection(
     Ok(connection)
 }
 
-/// The network interface that Azure creates for an endpoint.
+/// Returns the network interface that Azure creates for a private endpoint.
 fn endpoint_interface(
     write: &mut ResourceWrite<'_, '_>,
     subnet: &AccessScope,
@@ -178,7 +179,7 @@ fn prepare_link_service(write: &mut ResourceWrite<'_, '_>) -> Result<(), Service
     Ok(())
 }
 
-/// The subnet of a private link service has its network policies disabled.
+/// Checks that the network policies for private link services are disabled in the subnet.
 fn require_disabled_policies(
     write: &ResourceWrite<'_, '_>,
     subnet: &AccessScope,

@@ -61,7 +61,7 @@ fn prepare_address(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
     Ok(())
 }
 
-/// An address in a range of Azure, derived from a new id.
+/// Returns an address in a range of Azure, derived from a new id.
 fn public_address(seed: Uuid, is_v6: bool) -> String {
     let bytes = seed.as_bytes();
     if is_v6 {
@@ -70,7 +70,7 @@ fn public_address(seed: Uuid, is_v6: bool) -> String {
     format!("20.{}.{}.{}", bytes[0], bytes[1], bytes[2].clamp(1, 254))
 }
 
-/// The DNS name of an address with a label.
+/// Sets the DNS name of an address that has a domain name label.
 fn set_fqdn(write: &mut ResourceWrite<'_, '_>) {
     let region = write.body.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(settings) = write.properties.get_mut("dnsSettings")
@@ -93,7 +93,7 @@ fn check_address_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), Service
     ))
 }
 
-/// The address with the IP configuration or the NAT gateway that uses it.
+/// Renders an address with the IP configuration or the NAT gateway that uses it.
 fn render_address(resources: &ArmResourceStore, address: &ArmResource) -> Value {
     let mut wire = address.to_json();
     let configurations = [

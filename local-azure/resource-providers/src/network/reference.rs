@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::child_items::find_item;
 
-/// Checks an optional reference `{"id": …}`: its type, that the caller may link it (`<type>/join/action`), and
-/// that the resource exists. Returns the id.
+/// Checks an optional reference `{"id": …}`: its type, that the caller may link it
+/// (`<type>/join/action`), and that the resource exists. Returns the id, or `None`.
 pub(super) fn require_reference(
     write: &ResourceWrite<'_, '_>,
     reference: Option<&Value>,

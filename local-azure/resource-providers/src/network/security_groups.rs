@@ -113,7 +113,7 @@ fn require_valid_port_range(range: &str) -> Result<(), ServiceReply> {
     ))
 }
 
-/// Rules of one direction have distinct priorities.
+/// Checks that the rules of one direction have distinct priorities.
 fn require_distinct_priorities(rules: &[ArmResource]) -> Result<(), ServiceReply> {
     let key = |rule: &ArmResource| {
         let direction = rule.property("direction").and_then(Value::as_str).unwrap_or_default();
@@ -152,7 +152,7 @@ fn check_group_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), ServiceRe
     ))
 }
 
-/// The group with its rules, the default rules and what uses it.
+/// Renders a security group with its rules, the default rules, and the resources that use it.
 fn render_group(resources: &ArmResourceStore, group: &ArmResource) -> Value {
     let mut wire = render_with_children(resources, group, "securityRules", RULE);
     let defaults: Vec<_> = DEFAULT_RULES.iter().map(|rule| rule.to_json(group)).collect();
@@ -169,7 +169,7 @@ fn render_group(resources: &ArmResourceStore, group: &ArmResource) -> Value {
     wire
 }
 
-/// A rule that every group has.
+/// A rule that every network security group has.
 struct DefaultRule {
     name: &'static str,
     description: &'static str,
@@ -180,7 +180,7 @@ struct DefaultRule {
     destination: &'static str,
 }
 
-/// Reference: "Network security groups", default security rules.
+/// The default security rules. Reference: "Network security groups".
 const DEFAULT_RULES: [DefaultRule; 6] = [
     DefaultRule {
         name: "AllowVnetInBound",

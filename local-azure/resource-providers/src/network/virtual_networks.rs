@@ -1,6 +1,6 @@
 //! Virtual networks and subnets. Reference: Microsoft.Network, virtual networks, 2023-11-01.
 //!
-//! The subnets in the body of a network are child resources: a write replaces all of them.
+//! The subnets in the body of a virtual network are child resources: a write replaces all of them.
 
 use http::StatusCode;
 use lanyard_emulator_arm::access::{authorize_call, json_reply};
@@ -93,7 +93,7 @@ fn prepare_subnet(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply>
     require_free_prefixes(resource_name(&parent_scope(write.id)?), &prefixes, &subnets)
 }
 
-/// Checks the references of a subnet, with the permissions to link them, and adds the defaults.
+/// Checks the resources to which a subnet refers and the permissions to link them. Adds defaults.
 fn complete_subnet(
     write: &mut ResourceWrite<'_, '_>,
     properties: &mut Map<String, Value>,
@@ -124,7 +124,7 @@ fn parent_network(write: &ResourceWrite<'_, '_>) -> Result<Map<String, Value>, S
     })
 }
 
-/// The prefixes of subnets are within those of the network, and do not overlap.
+/// Checks that the prefixes of the subnets are within those of the network and do not overlap.
 fn require_free_prefixes(
     network_name: &str,
     network: &[AddressPrefix],
@@ -173,7 +173,7 @@ fn subnet_prefixes(subnet: &ArmResource) -> Result<Vec<AddressPrefix>, ServiceRe
     prefixes.into_iter().map(parse_prefix).collect()
 }
 
-/// A write of the network that omits a subnet deletes it, which a subnet in use prevents.
+/// Rejects a write of a virtual network that would delete a subnet in use by omitting it.
 fn require_removable_subnets(
     write: &ResourceWrite<'_, '_>,
     children: &[ArmResource],
@@ -209,7 +209,7 @@ fn check_network_deletion(deletion: &ResourceDeletion<'_>) -> Result<(), Service
     Ok(())
 }
 
-/// The network with its subnets.
+/// Renders a virtual network with its subnets.
 fn render_network(resources: &ArmResourceStore, network: &ArmResource) -> Value {
     render_with_children(resources, network, "subnets", SUBNET)
 }

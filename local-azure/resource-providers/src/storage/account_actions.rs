@@ -45,7 +45,7 @@ pub(super) fn check_name_availability(
     Ok(json_reply(call, StatusCode::OK, &answer))
 }
 
-/// Authorizes an action on the account in the path.
+/// Returns the storage account in the path, if the caller has the permission for `action` on it.
 fn authorize_action(
     call: &mut OperationContext<'_>,
     action: &str,

@@ -1,4 +1,4 @@
-//! Storage accounts as resources.
+//! Storage accounts as ARM resources.
 
 use http::StatusCode;
 use http::header::LOCATION;
@@ -41,7 +41,7 @@ const SKUS: [&str; 12] = [
     "StandardV2_GZRS",
 ];
 
-/// `PUT {account}`: 200 for a new account, too, or 202 if the creation is long-running.
+/// `PUT {account}`: 200 even for a new account, or 202 if the creation is long-running.
 pub(super) fn put_account(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let reply = put_resource(call)?;
     let is_pending =
@@ -63,7 +63,7 @@ pub(super) fn delete_account(
     Ok(empty_reply(call, StatusCode::OK))
 }
 
-/// Removes the data plane of a removed account.
+/// Deletes the data plane of a removed account.
 pub(super) fn release_account(
     azure: &mut AzureState,
     removed: &ArmResource,
@@ -75,7 +75,7 @@ pub(super) fn release_account(
     Vec::new()
 }
 
-/// The host of `primaryEndpoints.blob`.
+/// Returns the host name in `primaryEndpoints.blob`.
 fn blob_host_of_resource(resource: &ArmResource) -> Option<String> {
     let endpoint = resource.property("primaryEndpoints")?.get("blob")?.as_str()?;
     Some(endpoint.strip_prefix("https://")?.trim_end_matches('/').to_owned())
@@ -86,7 +86,7 @@ pub(super) fn blob_host(call: &OperationContext<'_>, name: &str) -> String {
     call.endpoint.cloud.blob_host(name)
 }
 
-/// The id of the account in the path.
+/// Returns the id of the account in the path.
 pub(super) fn account_scope(call: &OperationContext<'_>) -> Result<AccessScope, ServiceReply> {
     let parameter = |name| call.path_parameter(name);
     parse_request_scope(&format!(
@@ -97,7 +97,7 @@ pub(super) fn account_scope(call: &OperationContext<'_>) -> Result<AccessScope, 
     ))
 }
 
-/// The data plane of the account in the path.
+/// Returns the data plane of the account in the path.
 pub(super) fn find_account<'c>(
     call: &'c OperationContext<'_>,
 ) -> Result<&'c StorageAccount, ServiceReply> {
@@ -153,13 +153,13 @@ fn store_data_plane(
     Ok(account)
 }
 
-/// The reply to a failure of the random source.
+/// The reply to a failure of the random number generator.
 pub(super) fn key_error_reply(error: GenerateAccountKeyError) -> ServiceReply {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     ArmServiceError::Other(status, "InternalServerError", format!("{error}.")).to_reply()
 }
 
-/// Parses what configures the data plane.
+/// Parses the settings of the data plane. Writes `sku` and `kind` to `body` as Azure spells them.
 fn parse_settings(
     body: &mut Map<String, Value>,
     properties: &Map<String, Value>,
@@ -198,7 +198,7 @@ fn parse_settings(
     })
 }
 
-/// Rejects properties that change the data plane, and that the emulator does not implement.
+/// Rejects properties that change the data plane in a way that the emulator does not implement.
 fn reject_unsupported_properties(properties: &Map<String, Value>) -> Result<(), ServiceReply> {
     for name in ["isHnsEnabled", "isSftpEnabled", "isNfsV3Enabled", "isLocalUserEnabled"] {
         if properties.get(name) == Some(&Value::Bool(true)) {
@@ -217,7 +217,7 @@ pub(super) fn feature_not_supported(feature: &str) -> ServiceReply {
 
 fn add_service_properties(write: &mut ResourceWrite<'_, '_>, account: &StorageAccount) {
     let StorageAccountSettings { location, allow_blob_public_access, .. } = &account.settings;
-    // A name has no dot: the first label that can match is that of the service.
+    // Account names have no dot, so the first match is the label of the service.
     let endpoint = |service: &str| {
         format!("https://{}/", account.host.replacen(".blob.", &format!(".{service}."), 1))
     };

@@ -1,4 +1,4 @@
-//! The Blob service of an account as a resource. Its properties have the values of features that are off.
+//! The Blob service of an account as an ARM resource. It shows optional features as off.
 
 use http::StatusCode;
 use lanyard_emulator_arm::access::{authorize_call, json_body, json_reply};

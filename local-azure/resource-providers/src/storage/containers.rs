@@ -1,4 +1,4 @@
-//! Blob containers as resources: those of the Blob service.
+//! Blob containers as ARM resources, which are the containers of the data plane.
 
 use http::StatusCode;
 use lanyard_emulator_arm::access::{
@@ -26,7 +26,7 @@ pub(super) fn list_containers(
     authorize_call(call, &format!("{CONTAINER}/read"), &service)?;
     let account = find_account(call)?;
     let filter = call.request.query("$filter").unwrap_or_default();
-    // `startswith(name, <prefix>)` is the only filter of the service.
+    // `startswith(name, <prefix>)` is the only filter that Azure supports here.
     let prefix = filter
         .strip_prefix("startswith(name,")
         .and_then(|rest| rest.strip_suffix(')'))

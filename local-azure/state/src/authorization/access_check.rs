@@ -40,7 +40,8 @@ impl From<Vec<AccessScope>> for ManagementGroupsAbove<'_> {
     }
 }
 
-/// The question whether a principal may perform an action at a scope.
+/// Asks whether a principal may perform an action on a scope. The groups of the principal and the
+/// management groups above the scope are read from the state.
 #[derive(Debug, Clone, Copy)]
 pub struct AccessCheck<'a> {
     /// The object id of the caller.
@@ -51,7 +52,7 @@ pub struct AccessCheck<'a> {
     pub action: &'a str,
     /// The scope of the action.
     pub scope: &'a AccessScope,
-    /// The role assignment that the request writes or deletes, for conditions.
+    /// The role assignment that the request writes or deletes, for conditions; `None` for others.
     pub role_assignment: Option<AssignmentAttributes<'a>>,
     /// The emulated time.
     pub now: Timestamp,

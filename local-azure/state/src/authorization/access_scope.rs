@@ -75,7 +75,7 @@ impl AccessScope {
         &self.lower
     }
 
-    /// The id of the subscription of this scope, in its original case.
+    /// The id of this scope's subscription, in its original case; `None` outside of subscriptions.
     pub fn subscription_id(&self) -> Option<&str> {
         let (keyword, id) = self.leading_segments()?;
         keyword.eq_ignore_ascii_case("subscriptions").then_some(id)
@@ -97,7 +97,7 @@ impl AccessScope {
         segments.next().filter(|name| is_group && !name.contains('/'))
     }
 
-    /// The scope of the resource group of this scope.
+    /// The scope of the resource group that contains or equals this scope; `None` if there is none.
     pub fn resource_group(&self) -> Option<Self> {
         self.subscription_id()?;
         let segments: Vec<_> = self.text.splitn(6, '/').take(5).collect();
@@ -109,8 +109,8 @@ impl AccessScope {
         }
     }
 
-    /// The scope of the resource that contains this scope, or is it: `…/providers/NAMESPACE/TYPE/NAME` in a
-    /// resource group.
+    /// The scope of the top-level resource that contains or equals this scope:
+    /// `…/providers/NAMESPACE/TYPE/NAME` in a resource group. `None` if there is none.
     pub fn top_level_resource(&self) -> Option<Self> {
         self.resource_group()?;
         let segments: Vec<_> = self.text.splitn(10, '/').take(9).collect();
@@ -122,7 +122,7 @@ impl AccessScope {
         }
     }
 
-    /// The value of a path segment pair: the segment after `keyword`.
+    /// The path segment after the first segment `keyword`, ignoring case; `None` if there is none.
     pub fn segment_after(&self, keyword: &str) -> Option<&str> {
         let mut segments = self.text.split('/');
         segments.find(|segment| segment.eq_ignore_ascii_case(keyword))?;

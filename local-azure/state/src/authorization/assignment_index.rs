@@ -30,12 +30,12 @@ impl ScopeIndex {
         }
     }
 
-    /// The keys at a scope in lower case.
+    /// The keys of the assignments on a scope, which is given in lower case.
     pub(super) fn at(&self, scope: &str) -> impl Iterator<Item = Uuid> {
         self.0.get(scope).into_iter().flatten().copied()
     }
 
-    /// The keys at the scopes below a scope, which are not those at the scope itself.
+    /// The keys of the assignments below `scope`, without those on `scope` itself.
     pub(super) fn below(&self, scope: &AccessScope) -> impl Iterator<Item = Uuid> {
         // `0` is the character after `/`.
         let (first, end) = (format!("{}/", scope.index_key()), format!("{}0", scope.index_key()));
@@ -85,7 +85,7 @@ impl AssignmentIndex {
         &self.by_scope
     }
 
-    /// The assignments of a principal, by scope.
+    /// The assignments of a principal, by scope; `None` if it has none.
     pub(super) fn of_principal(&self, principal_id: Uuid) -> Option<&ScopeIndex> {
         self.by_principal.get(&principal_id)
     }

@@ -21,7 +21,7 @@ pub struct BuiltInRole {
     pub id: RoleDefinitionId,
     /// The display name.
     pub name: &'static str,
-    /// The lines of the permissions.
+    /// The lines of the embedded file with the permissions, which are parsed on first use.
     permissions: &'static str,
     definition: OnceLock<RoleDefinition>,
 }
@@ -68,12 +68,12 @@ impl BuiltInRoles {
         Self { source: field("# Source:"), date: field("# Date:"), roles, by_id }
     }
 
-    /// The day on which Azure published the lists, as `YYYY-MM-DD`.
+    /// The day on which Azure published the embedded role list, as `YYYY-MM-DD`.
     pub fn date(&self) -> &'static str {
         self.date
     }
 
-    /// The origin of the lists.
+    /// The source of the embedded role list for display: repository, file and commit.
     pub fn source(&self) -> &'static str {
         self.source
     }

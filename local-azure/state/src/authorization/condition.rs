@@ -1,9 +1,10 @@
 //! Conditions of role assignments and of permissions.
 //!
-//! The language is that of "Azure role assignment condition format and syntax". Evaluated are the attributes
-//! of role assignments (for roles that delegate access management) and the names of storage accounts and
-//! containers. A condition that needs another attribute cannot be stored in an assignment. In a built-in
-//! role, it is never met, so that no role grants more than intended.
+//! The language is that of "Azure role assignment condition format and syntax". The emulator
+//! evaluates the attributes of role assignments (for roles that delegate access management) and the
+//! names of storage accounts and containers. It rejects a role assignment whose condition needs
+//! another attribute. In a built-in role, such a condition is never met, so that no role grants
+//! more than intended.
 
 mod parser;
 
@@ -33,7 +34,7 @@ struct ConditionText {
 /// The condition of a role assignment is invalid, or the emulator cannot evaluate it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// The only version is 2.0.
+    /// The version is not 2.0, the only one.
     #[error("the condition version `{0}` is not `2.0`")]
     Version(String),
     /// The text does not have the syntax of conditions.
@@ -54,7 +55,7 @@ pub struct ConditionContext<'a> {
     /// The action, in lower case.
     pub action: &'a str,
     pub scope: &'a AccessScope,
-    /// The role assignment that the request writes or deletes.
+    /// The role assignment that the request writes or deletes; `None` for other requests.
     pub role_assignment: Option<AssignmentAttributes<'a>>,
 }
 
@@ -68,7 +69,7 @@ pub struct AssignmentAttributes<'a> {
     pub principal_type: &'a str,
 }
 
-/// The origin of an attribute.
+/// The source of an attribute in a condition: `@Request` or `@Resource`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeSource {
     Request,
@@ -134,7 +135,7 @@ struct ComparisonOperator {
 enum ComparisonKind {
     Equal,
     StartsWith,
-    /// With `*` and `?`; a backslash before them takes away their meaning.
+    /// Matches the wildcards `*` and `?`; a backslash escapes them.
     Like,
     /// Two GUIDs, with or without dashes.
     EqualGuid,
@@ -201,7 +202,8 @@ impl From<Condition> for ConditionText {
 }
 
 impl Expression {
-    /// The value of the expression; `None` if an attribute is missing, whose negation is missing, too.
+    /// The value of the expression; `None` if it depends on an attribute that the request does not
+    /// have. The negation of `None` is `None`.
     fn evaluate(&self, context: &ConditionContext<'_>) -> Option<bool> {
         match self {
             Self::All(parts) => combine(parts, context, false),
@@ -214,7 +216,8 @@ impl Expression {
     }
 }
 
-/// The first part with the value `decisive` decides; otherwise a missing attribute, if there is one.
+/// Combines the parts of an `&&` (`decisive` is false) or an `||` (`decisive` is true). A part with
+/// the value `decisive` decides; otherwise the result is `None` if a part is `None`.
 fn combine(parts: &[Expression], context: &ConditionContext<'_>, decisive: bool) -> Option<bool> {
     let mut missing = false;
     for part in parts {

@@ -31,7 +31,7 @@ pub struct CustomRole {
 }
 
 impl CustomRole {
-    /// Whether the role can be assigned at a scope, whose management groups are given.
+    /// Whether the role can be assigned on `scope`; `management_groups` are those above the scope.
     pub fn is_assignable_at(&self, scope: &AccessScope, management_groups: &[AccessScope]) -> bool {
         self.assignable_scopes
             .iter()
@@ -85,8 +85,8 @@ impl Authorization {
         self.custom_roles.values().filter(move |role| role.tenant == *tenant)
     }
 
-    /// The id of the role with a display name, ignoring case: a built-in role, or a custom role of `tenant`
-    /// (of any tenant without one).
+    /// The id of the role with a display name, ignoring case: a built-in role, or a custom role of
+    /// `tenant`. Without a tenant, the custom roles of all tenants are searched.
     pub fn role_with_name(
         &self,
         tenant: Option<&EntraTenantId>,

@@ -20,18 +20,18 @@ pub enum NearestMiss<'a> {
     NotEffectiveYet(AssignmentWithRole<'a>, Timestamp),
     /// The condition of the assignment or of its role is not met.
     ConditionNotMet(AssignmentWithRole<'a>),
-    /// A role at the right scope has the action in both its actions and its not-actions.
+    /// A role on the right scope has the action in both its actions and its not-actions.
     Excluded {
         /// The assignment of the role.
         assignment: AssignmentWithRole<'a>,
         /// The pattern of the not-action.
         pattern: &'a str,
     },
-    /// A role of the caller permits the action at another scope.
+    /// The caller has a role that permits the action on another scope.
     AssignedAtOtherScope(AssignmentWithRole<'a>),
-    /// The caller has a role at the right scope that does not permit the action.
+    /// The caller has a role on the right scope that does not permit the action.
     RoleLacksAction(AssignmentWithRole<'a>),
-    /// The caller has assignments, but neither at this scope nor with this action.
+    /// The caller has assignments, but none on this scope and none whose role has the action.
     NoMatchingAssignment,
     /// The caller has no assignments.
     NoAssignment,
@@ -182,9 +182,10 @@ pub struct AccessExplanation {
     pub scope: String,
     /// The id of the decisive role assignment, or of the nearest miss.
     pub assignment: Option<String>,
-    /// The role of that assignment.
+    /// The display name of that assignment's role.
     pub role: Option<String>,
-    /// The group of the caller that has the assignment, if it is not the caller itself.
+    /// The object id of the group through which the caller has the assignment; `None` if the caller
+    /// has it directly.
     pub group: Option<String>,
     /// The reason as text.
     pub reason: String,

@@ -9,7 +9,7 @@ use super::ActionPlane;
 use super::access_scope::AccessScope;
 use super::condition::{AssignmentAttributes, AttributeSource, Condition};
 
-/// The assignment of a role to a principal at a scope.
+/// The assignment of a role to a principal on a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleAssignment {
     /// The name: a GUID, unique in all tenants.
@@ -79,7 +79,7 @@ impl RoleAssignment {
         self.effective_from(ActionPlane::Control) <= now
     }
 
-    /// Whether both grant the same role to the same principal at the same scope.
+    /// Whether both grant the same role to the same principal on the same scope.
     pub(crate) fn is_same_grant(&self, other: &Self) -> bool {
         self.principal_id == other.principal_id
             && self.role == other.role
@@ -127,8 +127,8 @@ impl RevokedAssignment {
     }
 }
 
-/// The delay until the creation or deletion of a role assignment takes effect, in seconds of emulated time.
-/// Azure documents up to 10 minutes. The default is none.
+/// The delay until the creation or deletion of a role assignment takes effect, in seconds of
+/// emulated time. Azure documents up to 10 minutes. The default is zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PropagationDelay {

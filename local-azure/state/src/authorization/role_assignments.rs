@@ -14,9 +14,9 @@ use super::{Authorization, scopes_upwards};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RoleAssignmentLimits {
-    /// In a subscription, its groups and its resources.
+    /// In a subscription, its resource groups and its resources.
     pub in_subscription: usize,
-    /// At a management group.
+    /// On a management group.
     pub(crate) at_management_group: usize,
 }
 
@@ -157,7 +157,7 @@ impl Authorization {
         }
     }
 
-    /// Deletes the assignments at a scope and below it, immediately.
+    /// Deletes the assignments on a scope and below it, without a propagation delay.
     pub fn remove_within(&mut self, scope: &AccessScope) {
         let assignments = self.index.assignments.by_scope();
         let keys: Vec<_> =
@@ -165,13 +165,13 @@ impl Authorization {
         self.revoke_immediately(keys);
     }
 
-    /// Deletes the assignments at a scope, immediately.
+    /// Deletes the assignments on a scope, without a propagation delay.
     pub fn revoke_at(&mut self, scope: &AccessScope) {
         let keys = self.index.assignments.by_scope().at(scope.index_key()).collect();
         self.revoke_immediately(keys);
     }
 
-    /// Deletes the assignments of a principal, immediately.
+    /// Deletes the assignments of a principal, without a propagation delay.
     pub fn revoke_of_principal(&mut self, principal_id: Uuid) {
         let scopes = self.index.assignments.of_principal(principal_id);
         let keys = scopes.map(|scopes| scopes.all().collect()).unwrap_or_default();
@@ -197,7 +197,7 @@ impl Authorization {
         self.assignments.len()
     }
 
-    /// The number of assignments in a subscription and below it.
+    /// The number of assignments on a subscription and below it.
     pub fn count_in_subscription(&self, id: &str) -> usize {
         self.index.assignments.count_in_subscription(id)
     }
@@ -208,13 +208,13 @@ impl Authorization {
         scopes.into_iter().flat_map(ScopeIndex::all).filter_map(|key| self.assignments.get(&key))
     }
 
-    /// The assignments at a scope.
+    /// The assignments on a scope.
     pub fn at(&self, scope: &AccessScope) -> impl Iterator<Item = &RoleAssignment> {
         let keys = self.index.assignments.by_scope().at(scope.index_key());
         keys.filter_map(|key| self.assignments.get(&key))
     }
 
-    /// The assignments at a scope and above it, the nearest first.
+    /// The assignments on a scope and above it, the nearest first.
     pub fn at_and_above<'a>(
         &'a self,
         scope: &'a AccessScope,
@@ -231,7 +231,7 @@ impl Authorization {
         keys.filter_map(|key| self.assignments.get(&key))
     }
 
-    /// Whether a principal or one of its groups has an assignment at a scope, above it or below it.
+    /// Whether a principal or one of its groups has an assignment on a scope, above it or below it.
     pub fn has_assignment_around(
         &self,
         principal_ids: &[Uuid],

@@ -59,7 +59,7 @@ impl RoleDefinition {
             .unwrap_or(RoleVerdict::NotGranted)
     }
 
-    /// Whether a permission has data actions.
+    /// Whether any permission of the role has data actions.
     pub fn has_data_actions(&self) -> bool {
         self.permissions.iter().any(|permission| !permission.data_actions.is_empty())
     }

@@ -162,7 +162,8 @@ impl EmulatedCloud {
         [self.origin(host), https_origin(host, HTTPS_PORT)]
     }
 
-    /// The service that the identifier of a token's resource names, with or without one trailing slash.
+    /// The Azure service with the audience `identifier`, with or without one trailing slash; `None`
+    /// if no service of this cloud has it.
     pub fn service_of_audience(&self, identifier: &str) -> Option<AudienceService> {
         let name = identifier.strip_suffix('/').unwrap_or(identifier);
         let authority = name.strip_prefix("https://")?;
@@ -202,7 +203,7 @@ impl EmulatedCloud {
     }
 
     /// The hosts of the global token service, if `host` is a regional one such as
-    /// `westeurope.login.microsoft.com`.
+    /// `westeurope.login.microsoft.com`; otherwise empty.
     pub fn global_authority_hosts(&self, host: &str) -> Vec<&str> {
         let suffix = self.regional_authority_suffix.filter(|suffix| is_subdomain_of(host, suffix));
         let preferred = suffix.and_then(|_| self.authority_hosts.first());
@@ -235,8 +236,8 @@ impl EmulatedCloud {
         self.graph_hosts.first().map_or("", String::as_str)
     }
 
-    /// The URL of the older Azure AD Graph, without a trailing slash; that of Microsoft Graph in clouds that never
-    /// had it.
+    /// The URL of the older Azure AD Graph, without a trailing slash. In clouds without Azure AD
+    /// Graph, the URL of Microsoft Graph.
     pub fn directory_graph_url(&self) -> String {
         self.origin(self.graph_hosts.last().map_or("", String::as_str))
     }
@@ -291,8 +292,8 @@ impl EmulatedCloud {
         format!("{name}.{}", self.vault_suffix).to_ascii_lowercase()
     }
 
-    /// The audiences at the host of a vault or a managed HSM, which are its parent domain: with the port, as in
-    /// the challenge, and without it.
+    /// The audiences of the vault or the managed HSM at `host`: the `https` URL of the host's
+    /// parent domain with the port, as in the challenge, and without it.
     pub fn vault_audiences(&self, host: &str) -> [String; 2] {
         self.audiences_at(host.split_once('.').map_or(host, |(_, suffix)| suffix))
     }
@@ -330,12 +331,12 @@ impl EmulatedCloud {
         with_trailing_slashes(domain.flat_map(|domain| self.audiences_at(domain)))
     }
 
-    /// The suffix of container registries.
+    /// The DNS suffix of container registries; `None` in a cloud without registries.
     pub const fn registry_suffix(&self) -> Option<&'static str> {
         self.registry_suffix
     }
 
-    /// The suffixes that the local CA may sign.
+    /// The DNS names that the local CA may sign, together with their subdomains.
     fn signable_suffixes(&self) -> impl Iterator<Item = &str> {
         let hosts = self.authority_hosts.iter().chain(&self.graph_hosts).map(String::as_str);
         let suffixes = [
@@ -370,7 +371,7 @@ impl EmulatedCloud {
         }
     }
 
-    /// The suffixes of clouds that the local CA may sign, without a leading dot.
+    /// The DNS names of clouds that the local CA may sign, together with their subdomains.
     pub(super) fn all_signable_suffixes<'c>(clouds: impl Iterator<Item = &'c Self>) -> Vec<String> {
         let of_clouds = clouds.flat_map(Self::signable_suffixes);
         let mut all: Vec<_> =
@@ -380,7 +381,8 @@ impl EmulatedCloud {
         all
     }
 
-    /// A name of Azure that a custom cloud with this domain would also have.
+    /// The DNS name of Azure that collides with the names of a custom cloud with this domain;
+    /// `None` if there is none.
     pub(crate) fn colliding_azure_name(domain: &str) -> Option<String> {
         let custom = Self::custom(domain, HTTPS_PORT);
         let azure: Vec<_> = Self::all_of_azure().collect();

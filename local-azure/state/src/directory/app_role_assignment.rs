@@ -19,7 +19,7 @@ pub struct AppRoleAssignment {
     pub principal_id: Uuid,
     /// The object id of the service principal that defines the role.
     pub resource_id: Uuid,
-    /// The id of the role; zero for access without a role.
+    /// The id of the role; the zero GUID for access without a role.
     pub app_role_id: Uuid,
     pub created: Timestamp,
 }

@@ -58,13 +58,14 @@ pub struct KeyCredential {
 }
 
 impl Application {
-    /// The texts of a list property, for example `identifierUris`.
+    /// The strings of a list property, for example `identifierUris`.
     pub fn stored_texts(&self, property: &str) -> impl Iterator<Item = &str> {
         let stored = self.properties.get(property).and_then(Value::as_array);
         stored.into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// A property of a complex property, for example `redirectUris` of `web`.
+    /// The value of `property` in the complex property `structure`, such as `redirectUris` of
+    /// `web`.
     pub fn nested_property(&self, structure: &str, property: &str) -> Option<&Value> {
         self.properties.get(structure)?.get(property)
     }
@@ -102,7 +103,7 @@ impl EntraDirectory {
         self.applications.get(&object_id)
     }
 
-    /// The application for changes; its client id must stay the same.
+    /// The application, mutable; the caller must not change its client id.
     pub fn application_mut(&mut self, object_id: Uuid) -> Option<&mut Application> {
         self.applications.get_mut(&object_id)
     }

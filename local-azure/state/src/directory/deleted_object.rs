@@ -76,7 +76,8 @@ impl EntraDirectory {
         self.deleted_objects.values().filter(is_listed).map(|deleted| &deleted.object)
     }
 
-    /// Deletes an application with its service principal; both can be restored.
+    /// Deletes an application with its service principal; both can be restored. Returns whether the
+    /// application existed.
     pub fn delete_application(&mut self, object_id: Uuid, now: Timestamp) -> bool {
         let Some(removed) = self.remove_application(object_id) else { return false };
         let principal = self.service_principal_by_client_id(removed.client_id);
@@ -87,7 +88,7 @@ impl EntraDirectory {
         true
     }
 
-    /// Deletes a service principal; it can be restored.
+    /// Deletes a service principal, which can be restored. Returns whether it existed.
     pub fn delete_service_principal(&mut self, object_id: Uuid, now: Timestamp) -> bool {
         let groups = self.direct_group_ids(object_id);
         let Some(removed) = self.take_service_principal(object_id) else { return false };
@@ -95,7 +96,7 @@ impl EntraDirectory {
         true
     }
 
-    /// Deletes a user, who can be restored.
+    /// Deletes a user, who can be restored. Returns whether the user existed.
     pub fn delete_user(&mut self, object_id: Uuid, now: Timestamp) -> bool {
         let groups = self.direct_group_ids(object_id);
         let Some(removed) = self.take_user(object_id) else { return false };
@@ -126,7 +127,7 @@ impl EntraDirectory {
         }
     }
 
-    /// Deletes an object permanently; returns whether it was a deleted object.
+    /// Permanently deletes a restorable object; returns whether there was one.
     pub fn purge_deleted(&mut self, object_id: Uuid) -> bool {
         let is_removed = self.deleted_objects.remove(&object_id).is_some();
         if is_removed {
@@ -135,7 +136,7 @@ impl EntraDirectory {
         is_removed
     }
 
-    /// Whether the retention of a deleted object has ended.
+    /// Whether the retention of any deleted object has ended.
     pub fn has_expired_objects(&self, now: Timestamp) -> bool {
         self.deleted_objects.values().any(|deleted| deleted.deleted + RETENTION <= now)
     }

@@ -8,7 +8,7 @@ use uuid::{Uuid, uuid};
 use super::EntraDirectory;
 use crate::table::Table;
 
-/// A built-in role of the directory.
+/// A built-in role of the directory. Each variant lists what the role can manage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectoryRole {
@@ -25,7 +25,7 @@ pub enum DirectoryRole {
     GroupsAdministrator,
     /// Assignments of directory roles, and consent to any permission.
     PrivilegedRoleAdministrator,
-    /// Reads of the directory, for applications and guests.
+    /// Read access to the directory only, for applications and guests.
     DirectoryReaders,
 }
 

@@ -22,7 +22,7 @@ pub struct FederatedCredential {
 }
 
 impl FederatedCredential {
-    /// A credential of a managed identity.
+    /// Creates a credential with one audience and without an id of Microsoft Graph.
     pub fn new(name: &str, issuer: &str, subject: &str, audience: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -41,8 +41,8 @@ impl FederatedCredential {
             && name.starts_with(|first: char| first.is_ascii_alphanumeric())
     }
 
-    /// The object id in Microsoft Graph: a credential that was not created there has one that is derived from
-    /// its name and its application.
+    /// The object id in Microsoft Graph. For a credential that was not created there, it is derived
+    /// from the name and from `application`, the object id of the application.
     pub fn object_id(&self, application: Uuid) -> Uuid {
         self.id.unwrap_or_else(|| Uuid::new_v5(&application, self.name.as_bytes()))
     }

@@ -115,7 +115,7 @@ impl FirstPartyApplication {
     }
 }
 
-/// The application with a service principal of this object id in a tenant.
+/// The Microsoft application whose service principal has this object id in a tenant.
 pub fn first_party_by_object_id(
     tenant: &EntraTenantId,
     object_id: Uuid,
@@ -123,7 +123,7 @@ pub fn first_party_by_object_id(
     FIRST_PARTY_APPLICATIONS.into_iter().find(|known| known.object_id(tenant) == object_id)
 }
 
-/// The application with an application id.
+/// The Microsoft application with this application id.
 pub fn first_party_by_client_id(client: EntraClientId) -> Option<FirstPartyApplication> {
     FIRST_PARTY_APPLICATIONS.into_iter().find(|known| known.client_id == client.uuid())
 }

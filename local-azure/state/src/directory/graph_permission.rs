@@ -109,7 +109,7 @@ impl GraphPermission {
         Self::ALL.into_iter().find(|permission| permission.id() == id)
     }
 
-    /// The permission with a value.
+    /// The permission with this value in the claim `roles`, such as `Application.Read.All`.
     pub fn from_value(value: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|permission| permission.value() == value)
     }

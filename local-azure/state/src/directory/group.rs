@@ -74,7 +74,7 @@ impl EntraDirectory {
         self.groups.insert(group.object_id, group);
     }
 
-    /// Removes a group with its relations.
+    /// Removes a group and the references to it in other objects.
     pub fn remove_group(&mut self, object_id: Uuid) -> Option<Group> {
         let removed = self.groups.remove(&object_id)?;
         self.index.remove_members(&removed);

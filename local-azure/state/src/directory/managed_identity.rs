@@ -21,14 +21,14 @@ use crate::managed_identity_credential::{
 const USER_ASSIGNED_IDENTITY: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
 
 impl ServicePrincipal {
-    /// The Azure resource of a user-assigned identity.
+    /// The Azure resource of a user-assigned identity; `None` for other service principals.
     pub fn user_assigned_identity(&self) -> Option<&ArmResourceId> {
         self.resource_id().filter(|id| id.has_type(USER_ASSIGNED_IDENTITY))
     }
 }
 
 impl EntraDirectory {
-    /// The managed identity of an Azure resource.
+    /// The managed identity of an Azure resource; `None` if the resource has none.
     pub fn managed_identity(&self, resource: &ArmResourceId) -> Option<&ServicePrincipal> {
         let object_id = self.index.principals_by_resource_id.get(&resource_key(resource))?;
         self.service_principals.get(object_id)
@@ -102,7 +102,7 @@ impl EntraDirectory {
 /// The certificate of a managed identity could not be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialIssueError {
-    /// The directory has no authority for managed identities.
+    /// The directory has no certificate authority for managed identities.
     #[error("the directory has no authority for the certificates of managed identities")]
     AuthorityMissing,
     #[error(transparent)]

@@ -7,7 +7,7 @@ use super::EntraDirectory;
 use super::deleted_object::RestorableObject;
 
 impl EntraDirectory {
-    /// The owners of an application, a service principal or a group.
+    /// The owners of an application, a service principal or a group; `None` for other object ids.
     pub fn owners_mut(&mut self, object_id: Uuid) -> Option<&mut Vec<Uuid>> {
         let application = self.applications.get_mut(&object_id).map(|it| &mut it.owners);
         let principal = self.service_principals.get_mut(&object_id).map(|it| &mut it.owners);
@@ -15,9 +15,9 @@ impl EntraDirectory {
         application.or(principal).or(group)
     }
 
-    /// Removes an object that does not exist any more from groups and owners, and its app role assignments
-    /// and directory roles. An object that can be restored keeps them, except its groups,
-    /// which [`super::deleted_object::DeletedDirectoryObject`] stores.
+    /// Removes a permanently deleted object from groups and owners, and deletes its app role
+    /// assignments and directory roles. An object that can be restored keeps them, except its
+    /// groups: [`super::deleted_object::DeletedDirectoryObject`] stores those.
     pub(crate) fn remove_relations_of(&mut self, object_id: Uuid) {
         self.remove_from_groups(object_id);
         self.remove_from_owners(object_id);

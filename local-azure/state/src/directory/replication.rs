@@ -14,7 +14,7 @@ use super::service_principal::ServicePrincipal;
 use super::tenant::Tenant;
 use super::user::User;
 
-/// The delays until changes of the directory are known, in seconds of emulated time. The defaults are none.
+/// The delays until services know directory changes, in seconds of emulated time; zero by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct DirectoryDelays {
@@ -113,7 +113,8 @@ impl EntraDirectory {
         }
     }
 
-    /// Records a new or changed federated credential of an application or a managed identity.
+    /// Records a new or changed federated credential. `holder` is the object id of its application
+    /// or of its managed identity.
     pub fn record_federated_credential(&mut self, holder: Uuid, name: &str, now: Timestamp) {
         if self.replication.has_delays() {
             let entry = self.replication.new_entry(now);
@@ -177,7 +178,7 @@ impl EntraDirectory {
 }
 
 impl<'a> DirectoryReplica<'a> {
-    /// The directory without delays: tenants, roles and memberships.
+    /// The complete directory, for data that has no delays: tenants, roles and memberships.
     pub const fn complete(self) -> &'a EntraDirectory {
         self.directory
     }

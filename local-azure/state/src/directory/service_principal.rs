@@ -71,7 +71,7 @@ pub struct SubjectNameIssuer {
 }
 
 impl ServicePrincipal {
-    /// Whether Azure itself manages the service principal: that of a managed identity.
+    /// Whether this is the service principal of a managed identity, which Azure itself manages.
     pub const fn is_managed_identity(&self) -> bool {
         matches!(self.kind, ServicePrincipalKind::ManagedIdentity { .. })
     }
@@ -127,7 +127,7 @@ impl ServicePrincipal {
         self
     }
 
-    /// The ARM resource of a managed identity.
+    /// The ARM resource of a managed identity; `None` for other service principals.
     pub const fn resource_id(&self) -> Option<&ArmResourceId> {
         match &self.kind {
             ServicePrincipalKind::ManagedIdentity { resource_id } => Some(resource_id),
@@ -146,7 +146,7 @@ impl EntraDirectory {
         self.service_principals.get(&object_id)
     }
 
-    /// The service principal for changes; its client id and kind must stay the same.
+    /// The service principal, mutable; the caller must not change its client id and kind.
     pub fn service_principal_mut(&mut self, object_id: Uuid) -> Option<&mut ServicePrincipal> {
         self.service_principals.get_mut(&object_id)
     }
@@ -176,14 +176,15 @@ impl EntraDirectory {
         self.service_principals.insert(principal.object_id, principal);
     }
 
-    /// Removes a service principal with its relations.
+    /// Removes a service principal and the references to it in other objects.
     pub fn remove_service_principal(&mut self, object_id: Uuid) -> Option<ServicePrincipal> {
         let removed = self.take_service_principal(object_id)?;
         self.remove_relations_of(object_id);
         Some(removed)
     }
 
-    /// Removes a service principal, also from its groups. The other relations stay until its permanent removal.
+    /// Removes a service principal, also from its groups. Other references stay until it is deleted
+    /// permanently.
     pub(crate) fn take_service_principal(&mut self, object_id: Uuid) -> Option<ServicePrincipal> {
         let removed = self.service_principals.remove(&object_id)?;
         self.index.principals_by_client_id.remove(&removed.client_id);

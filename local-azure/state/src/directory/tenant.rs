@@ -66,7 +66,7 @@ pub struct TenantSigningKeys {
     previous: Vec<TenantSigningKey>,
 }
 
-/// No key was published to sign next.
+/// The tenant has no key that can sign next: none was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the tenant has not published a key that could sign next")]
 pub struct NextSigningKeyMissing;
@@ -91,7 +91,8 @@ impl TenantSigningKeys {
         self.published().find(|key| key.key_id == key_id)
     }
 
-    /// Publishes a key that does not sign yet, in place of one that never signed.
+    /// Publishes the key that [`Self::sign_with_next`] will use. It replaces an earlier one that
+    /// never signed.
     pub fn publish_next(&mut self, key: TenantSigningKey) {
         self.next = Some(key);
     }
@@ -103,7 +104,7 @@ impl TenantSigningKeys {
         Ok(())
     }
 
-    /// Publishes no longer the keys that signed earlier tokens: those tokens become invalid.
+    /// Stops publishing the keys that signed earlier tokens: those tokens become invalid.
     pub fn remove_previous(&mut self) {
         self.previous.clear();
     }

@@ -37,7 +37,7 @@ impl EntraDirectory {
         self.users.get(&object_id)
     }
 
-    /// The user for changes; the principal name must stay the same.
+    /// The user, mutable; the caller must not change the principal name.
     #[cfg(any(test, feature = "test-util"))]
     pub fn user_mut(&mut self, object_id: Uuid) -> Option<&mut User> {
         self.users.get_mut(&object_id)
@@ -59,7 +59,7 @@ impl EntraDirectory {
         self.users.insert(user.object_id, user);
     }
 
-    /// Removes a user with its relations.
+    /// Removes a user and the references to it in other objects.
     #[cfg(any(test, feature = "test-util"))]
     pub fn remove_user(&mut self, object_id: Uuid) -> Option<User> {
         let removed = self.take_user(object_id)?;
@@ -67,7 +67,7 @@ impl EntraDirectory {
         Some(removed)
     }
 
-    /// Removes a user, also from its groups. The other relations stay until its permanent removal.
+    /// Removes a user, also from its groups. Other references stay until it is deleted permanently.
     pub(crate) fn take_user(&mut self, object_id: Uuid) -> Option<User> {
         let removed = self.users.remove(&object_id)?;
         self.index.remove_user(&removed);

@@ -50,7 +50,7 @@ pub enum FaultEffect {
     },
     /// The regular reply, delayed.
     Latency {
-        /// The delay in milliseconds of the machine's clock.
+        /// The delay in milliseconds of the system clock.
         milliseconds: u64,
         /// The greatest further delay in milliseconds.
         #[serde(default)]
@@ -58,14 +58,14 @@ pub enum FaultEffect {
     },
     /// The regular reply. The headers are sent immediately, the body in pieces.
     SlowBody {
-        /// The time until the body is complete, in milliseconds of the machine's clock.
+        /// The time until the body is complete, in milliseconds of the system clock.
         milliseconds: u64,
     },
     /// The connection is reset. The operation runs only if the headers are sent.
     Reset {
         #[serde(default)]
         when: ResetTime,
-        /// How long the connection is held first, in milliseconds of the machine's clock.
+        /// How long the connection stays open before the reset, in milliseconds (system clock).
         #[serde(default)]
         hold: u64,
     },
@@ -146,7 +146,7 @@ pub enum ReplyDelivery {
 }
 
 impl FaultEffect {
-    /// Returns what is wrong with the values.
+    /// Rejects invalid values. The error is a sentence that states the permitted values.
     pub fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Status { status, .. } if !(200..=599).contains(status) => {
@@ -197,7 +197,7 @@ impl FaultEffect {
         }
     }
 
-    /// The change of the service's own reply.
+    /// The change of the service's own reply; `None` if the effect does not change it.
     pub const fn reply_change(&self) -> Option<ReplyChange> {
         match self {
             Self::TokenDefect { defect } => Some(ReplyChange::TokenDefect(*defect)),

@@ -150,7 +150,7 @@ impl PublishedLimits {
     }
 }
 
-/// The bucket of a request, and its size; `None` if no limit is published.
+/// The key and the size of the bucket of a request; `None` if Azure publishes no limit.
 fn published_limit(
     service: AzureService,
     request: &ServiceRequest,
@@ -237,7 +237,7 @@ impl TokenBuckets {
         let millis = i64::try_from(now.duration_since(level.measured).as_millis()).unwrap_or(0);
         let (tokens, seconds) = (i64::from(size.tokens), i64::from(size.seconds.max(1)));
         let returned = millis.max(0).saturating_mul(tokens) / seconds;
-        // Without a returned token, the time counts for the next measurement.
+        // Until something returns, `measured` stays, so that the elapsed time counts later.
         if returned > 0 {
             level.milli_tokens = level.milli_tokens.saturating_add(returned).min(full);
             level.measured = now;

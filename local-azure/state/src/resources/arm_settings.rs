@@ -16,11 +16,11 @@ pub struct ArmSettings {
     pub page_size: Option<NonZeroUsize>,
     /// The namespaces that the subscriptions are not registered to use, in lower case.
     pub unregistered_namespaces: BTreeSet<String>,
-    /// The kubeconfig of a local cluster, which the credentials of managed clusters contain.
+    /// The kubeconfig of a local cluster, which the operations `listCluster…Credential` return.
     pub kubeconfig: Option<RedactedText>,
     /// The operations that complete after their reply.
     pub long_running: LongRunningSettings,
-    /// The limits of a region that differ from their defaults.
+    /// The usage limits that differ from their defaults, in every region.
     pub quotas: Vec<QuotaLimit>,
 }
 
@@ -33,7 +33,7 @@ pub struct QuotaLimit {
     pub limit: u64,
 }
 
-/// The delays until changes of resources are known, in seconds of emulated time. The defaults are none.
+/// The delays until changes of resources are known, in seconds of emulated time; zero by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ResourceDelays {

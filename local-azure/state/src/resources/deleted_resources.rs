@@ -1,4 +1,5 @@
-//! Deleted resources that the lists across types still contain: those lists read a cache, which lags behind.
+//! Deleted resources that lists of resources of any type still contain: those lists read a cache,
+//! which lags behind.
 
 use jiff::{SignedDuration, Timestamp};
 

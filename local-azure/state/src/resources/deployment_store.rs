@@ -74,7 +74,7 @@ pub struct StoredDeployment {
     pub properties: Map<String, Value>,
     pub timestamp: Timestamp,
     pub outcome: DeploymentOutcome,
-    /// The name of the status that clients poll.
+    /// The name of the operation status that clients poll.
     pub status_id: Uuid,
 }
 

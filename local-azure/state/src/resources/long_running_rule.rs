@@ -18,7 +18,8 @@ pub struct LongRunningRule {
     /// The number of polls before an operation completes.
     #[serde(default)]
     pub polls: u32,
-    /// The seconds of emulated time before an operation completes. A poll completes it.
+    /// The seconds of emulated time before an operation completes. The first poll after them
+    /// completes it.
     #[serde(default)]
     pub seconds: u32,
     #[serde(default)]
@@ -81,7 +82,7 @@ impl OperationOutcome {
 }
 
 impl LongRunningRule {
-    /// Whether the operation is like one that completes before its reply.
+    /// Whether the rule changes nothing: an operation completes before its reply.
     pub fn is_immediate(&self) -> bool {
         self.polls == 0
             && self.seconds == 0

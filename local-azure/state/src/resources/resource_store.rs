@@ -44,7 +44,7 @@ pub struct ArmResourceStore {
 struct ResourceIndex {
     /// The ids of the resources that refer to an id, by the key of that id.
     referrers: BTreeMap<String, BTreeSet<String>>,
-    /// The keys of the locks.
+    /// The keys of the management locks.
     locks: BTreeSet<String>,
 }
 
@@ -221,7 +221,8 @@ impl ArmResourceStore {
         }
     }
 
-    /// The resources that refer to `id` or to something below it, without those below it.
+    /// The ids of the resources that refer to `id` or to a resource below it. Those below `id` are
+    /// omitted.
     pub fn referrers_within(&self, id: &AccessScope) -> impl Iterator<Item = &AccessScope> {
         let (id, start) = (id.clone(), lookup_key(id));
         let is_within = {
@@ -272,7 +273,7 @@ impl ArmResourceStore {
         UpsertOutcome::Created
     }
 
-    /// The resource for changes; the ids to which it refers must stay the same.
+    /// The resource, mutable; the caller must not change the ids to which it refers.
     pub fn resource_mut(&mut self, id: &AccessScope) -> Option<&mut ArmResource> {
         self.by_id.get_mut(&lookup_key(id))
     }

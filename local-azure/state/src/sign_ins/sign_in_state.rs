@@ -82,7 +82,7 @@ pub enum RequestedScope {
     Scope(String),
 }
 
-/// The number of stored codes of a kind beyond which the oldest keys are dropped.
+/// The number of stored codes of a kind at which the next code replaces all of them.
 const MAX_CODES: usize = 1_024;
 
 impl SignInState {

@@ -87,7 +87,7 @@ impl AccountKey {
 
 /// The HMAC-SHA256 of a text with a key in base64, in base64.
 pub fn sign_with_base64_key(key: &str, text: &str) -> String {
-    // Keys are base64 by construction; another text is a key whose signatures no client knows.
+    // Keys are base64 by construction. Other text is used as it is: no client can know such a key.
     let key = STANDARD.decode(key).unwrap_or_else(|_| key.as_bytes().to_vec());
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
     STANDARD.encode(hmac::sign(&key, text.as_bytes()))

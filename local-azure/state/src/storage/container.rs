@@ -50,7 +50,7 @@ impl PublicAccess {
         }
     }
 
-    /// The value of `x-ms-blob-public-access`; there is no header without public access.
+    /// The value of `x-ms-blob-public-access`; `None` without public access: no header is sent.
     pub const fn header_value(self) -> Option<&'static str> {
         match self {
             Self::None => None,

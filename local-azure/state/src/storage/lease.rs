@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The lease of a blob or of a container, as stored: what it is at a given time follows from the clock.
+/// The stored lease of a blob or of a container. [`Self::state_at`] derives its state at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Lease {
@@ -81,7 +81,7 @@ impl LeaseState {
         }
     }
 
-    /// The value of `x-ms-lease-duration`, only of an active lease.
+    /// The value of `x-ms-lease-duration`; `None` unless the lease is active.
     pub const fn duration(self) -> Option<&'static str> {
         match self {
             Self::Leased { is_infinite: true, .. } => Some("infinite"),
@@ -224,7 +224,7 @@ impl Lease {
         })
     }
 
-    /// Checks the lease id of a write operation.
+    /// Checks the lease id of a write operation, which an active lease requires.
     pub fn check_write(
         &self,
         now: Timestamp,
@@ -239,7 +239,7 @@ impl Lease {
         }
     }
 
-    /// Checks the lease id of a read operation, which needs none.
+    /// Checks the lease id of a read operation, which may omit it.
     pub fn check_read(
         &self,
         now: Timestamp,

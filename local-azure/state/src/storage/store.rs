@@ -124,7 +124,7 @@ impl BlobStore {
         self.accounts.get(host)
     }
 
-    /// The account for changes.
+    /// The account, mutable.
     pub fn account_mut(&mut self, host: &str) -> Option<&mut StorageAccount> {
         self.accounts.get_mut(host)
     }
@@ -161,7 +161,7 @@ impl BlobStore {
         self.containers.insert(key, container);
     }
 
-    /// The containers of an account from a name on, by name.
+    /// The containers of an account, ordered by name, starting at the name `from`.
     pub fn containers(
         &self,
         host: &str,
@@ -214,7 +214,7 @@ impl BlobStore {
         self.blobs.remove(key)
     }
 
-    /// The blobs of a container from a name on, by name.
+    /// The blobs of a container, ordered by name, starting at the name `from`.
     pub fn blobs(
         &self,
         container: &ContainerKey,

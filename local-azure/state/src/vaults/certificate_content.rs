@@ -26,7 +26,7 @@ pub struct CertificateContent {
 pub struct CertificateDetails {
     /// The policy of the next version.
     pub policy: Option<CertificatePolicy>,
-    /// The creation of the latest version, until a client deletes the record.
+    /// The operation that creates the latest version, until a client deletes the operation.
     pub operation: Option<CertificateOperation>,
     /// Whether the secret keeps the order of imported certificates.
     pub preserve_order: bool,

@@ -1,5 +1,5 @@
-//! The creation of a certificate version as a record: a request that waits for its certificate, or a
-//! completed one.
+//! The certificate operations of Key Vault: the creation of a certificate version, which waits for
+//! its certificate or is completed.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::certificate_policy::IssuerParameters;
 use crate::keys::AsymmetricKey;
 
-/// The record of a creation.
+/// The creation of a certificate version.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CertificateOperation {
     /// 32 hexadecimal digits.
@@ -43,12 +43,12 @@ pub struct WaitingVersion {
 }
 
 impl CertificateOperation {
-    /// Whether the record waits for its certificate.
+    /// Whether the operation waits for its certificate.
     pub fn is_in_progress(&self) -> bool {
         self.status == CertificateOperationStatus::InProgress
     }
 
-    /// The record as in replies, with a status that may differ from the stored one.
+    /// The operation as in replies, with a status that may differ from the stored one.
     pub fn to_json(&self, certificate_id: &str, status: CertificateOperationStatus) -> Value {
         let mut wire = json!({
             "id": format!("{certificate_id}/pending"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::bundle_form::BundleForm;
 use crate::keys::{AsymmetricKeyType, EllipticCurve};
 
-/// The issuer of certificates that sign themselves.
+/// The issuer of self-signed certificates.
 pub(crate) const SELF_ISSUER: &str = "Self";
 
 /// The issuer of certificates that clients merge or import.
@@ -90,7 +90,7 @@ pub enum LifetimeTrigger {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LifetimeActionType {
-    /// No mail is sent.
+    /// Accepted, but the emulator sends no mail.
     EmailContacts,
     AutoRenew,
 }
@@ -106,7 +106,7 @@ pub struct IssuerParameters {
 }
 
 impl IssuerParameters {
-    /// Whether certificates sign themselves.
+    /// Whether the certificates are self-signed.
     pub fn is_self(&self) -> bool {
         self.name.eq_ignore_ascii_case(SELF_ISSUER)
     }
@@ -118,8 +118,8 @@ impl IssuerParameters {
 }
 
 impl CertificatePolicy {
-    /// When the vault renews a certificate of this validity; `None` if it never does, and if the action would be
-    /// due before the validity begins.
+    /// When the vault renews a certificate of this validity; `None` if it never does, or if the
+    /// renewal would be due before the validity begins.
     pub fn renewal_time(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let action =
             self.lifetime_actions.iter().find(|it| it.action == LifetimeActionType::AutoRenew)?;

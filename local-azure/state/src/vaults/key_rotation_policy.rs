@@ -97,8 +97,8 @@ pub enum RotationTrigger {
 }
 
 impl RotationTrigger {
-    /// Rejects a trigger that rotates a version of this lifetime too soon after its creation or too late before
-    /// its expiry.
+    /// Rejects a trigger that rotates a version of this lifetime too soon after its creation or too
+    /// close to its expiry.
     pub fn check(&self, expiry: Option<&IsoDuration>) -> Result<(), String> {
         let Some(expiry) = expiry else { return Ok(()) };
         let interval = Span::new().days(SHORTEST_INTERVAL_DAYS);

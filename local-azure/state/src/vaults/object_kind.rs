@@ -44,7 +44,7 @@ impl KeyVaultObjectKind {
         }
     }
 
-    /// The code of a missing object.
+    /// The error code for an object that does not exist.
     pub const fn not_found_code(self) -> &'static str {
         match self {
             Self::Secret => "SecretNotFound",

@@ -60,7 +60,7 @@ impl ObjectIndex {
         }
     }
 
-    /// Removes an object with the given or without any deletion.
+    /// Removes an object that has the given deletion, or that is not deleted.
     fn remove(&mut self, key: &VaultObjectKey, deletion: Option<SoftDeletion>) {
         self.deleted.remove(key);
         if let Some(deletion) = deletion {
@@ -150,7 +150,7 @@ impl From<DeletedNameConflict> for ObjectStoreError {
 }
 
 impl StoredObjectAttributes {
-    /// Enabled, without `nbf` and `exp`.
+    /// The attributes of a version that is created at `now`: enabled, without `nbf` and `exp`.
     pub fn new(now: Timestamp) -> Self {
         Self { enabled: true, not_before: None, expires: None, created: now, updated: now }
     }
@@ -274,7 +274,7 @@ impl<T: VersionContent> VersionedObjectStore<T> {
         self.change(&VaultObjectKey::new(host, name), change).ok_or(ObjectStoreError::NotFound)
     }
 
-    /// A version of an object; the current one by default.
+    /// An object and one of its versions: the current one if `version` is `None`.
     pub fn version(
         &self,
         host: &str,
@@ -289,7 +289,7 @@ impl<T: VersionContent> VersionedObjectStore<T> {
             .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// Changes a version of an object; the current one by default.
+    /// Changes a version of an object: the current one if `version` is `None`.
     pub fn change_version<R>(
         &mut self,
         host: &str,
@@ -303,7 +303,7 @@ impl<T: VersionContent> VersionedObjectStore<T> {
             .ok_or(ObjectStoreError::NotFound)
     }
 
-    /// The objects of a vault after `marker` that are not deleted, ordered by name.
+    /// The objects of a vault that are not deleted, ordered by name, after the name `marker`.
     pub fn objects_after(
         &self,
         host: &str,
@@ -317,7 +317,7 @@ impl<T: VersionContent> VersionedObjectStore<T> {
             .filter(|object| object.deletion.is_none())
     }
 
-    /// The deleted objects of a vault after `marker`, ordered by name.
+    /// The deleted objects of a vault, ordered by name, after the name `marker`.
     pub fn deleted_objects_after(
         &self,
         host: &str,

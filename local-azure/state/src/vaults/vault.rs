@@ -209,7 +209,7 @@ impl VaultStore {
         self.by_host.insert(vault.host.clone(), vault);
     }
 
-    /// Removes a vault recoverably; its objects stay stored.
+    /// Soft-deletes a vault: it can be recovered, and its objects stay stored.
     pub fn soft_delete(&mut self, host: &str, resource: ArmResource, now: Timestamp) {
         if let Some(vault) = self.by_host.remove(host) {
             self.index.hosts.remove(&vault.resource_key());
@@ -255,7 +255,7 @@ impl VaultStore {
         Some(deleted)
     }
 
-    /// The issuers of a vault after `marker`, ordered by name.
+    /// The certificate issuers of a vault, ordered by name, after the name `marker`.
     pub fn issuers_after(
         &self,
         host: &str,
