@@ -52,7 +52,7 @@ fn azure_metrics(azurite: &UpstreamProgram) -> Vec<BenchMetric> {
         alone("first_token", first_token),
         alone("first_secret", MetricGoal::None),
         blob("first_blob", tenth),
-        blob("idle_memory", MetricGoal::AtMost(20.0)),
+        blob("idle_memory", MetricGoal::AtMost(28.0)),
         blob("idle_memory_own", MetricGoal::None),
         alone("loaded_memory", MetricGoal::AtMost(60.0)),
         alone("loaded_memory_own", MetricGoal::None),
