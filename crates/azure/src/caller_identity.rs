@@ -22,6 +22,9 @@ pub struct CallerIdentity {
     /// The permissions of an application for the token's resource (`roles`), or those that a user delegated to
     /// the client (`scp`).
     pub permissions: Vec<String>,
+    /// The names under which Azure Resource Manager may record the caller as the creator of a resource: the object
+    /// id, and the client id of an application (`appid`) or the name of a user (`upn`, `unique_name`).
+    pub creator_names: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -33,6 +36,9 @@ struct CallerClaims {
     scp: Option<String>,
     #[serde(default)]
     roles: Vec<String>,
+    appid: Option<String>,
+    upn: Option<String>,
+    unique_name: Option<String>,
 }
 
 impl CallerIdentity {
@@ -53,7 +59,11 @@ impl CallerIdentity {
         let delegated = claims.scp.as_deref().unwrap_or_default();
         let permissions =
             claims.roles.into_iter().chain(delegated.split_whitespace().map(str::to_owned));
+        // The client id in a token of a user is that of the program, such as the Azure CLI.
+        let names = if is_user { [claims.upn, claims.unique_name] } else { [claims.appid, None] };
+        let object_id = Some(claims.oid.to_string());
         Some(Self {
+            creator_names: [object_id].into_iter().chain(names).flatten().collect(),
             object_id: claims.oid,
             tenant: claims.tid,
             principal_type,
@@ -86,6 +96,14 @@ mod tests {
                 (id, expected)
             );
         }
+        let names = |kind: &str| {
+            let claims = format!(
+                r#"{{"oid": "{id}", "tid": "{id}", "idtyp": "{kind}", "appid": "a", "upn": "u@example.com"}}"#
+            );
+            CallerIdentity::of_token(&token(&claims)).unwrap().creator_names
+        };
+        assert_eq!(names("app"), [id, "a"]);
+        assert_eq!(names("user"), [id, "u@example.com"]);
         assert_eq!(CallerIdentity::of_token("opaque"), None);
         assert_eq!(CallerIdentity::of_token(&token("{}")), None);
     }

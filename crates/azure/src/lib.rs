@@ -41,6 +41,7 @@ mod quota;
 mod rate_limit_headroom;
 mod rate_limited_client;
 mod rate_limiter;
+mod reply_limit;
 mod resource_groups;
 mod response_headers;
 mod retry;

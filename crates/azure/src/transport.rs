@@ -12,6 +12,7 @@ use crate::circuit_breaker::CircuitBreakerPolicy;
 use crate::host_queue::{FlowId, RequestPriority};
 use crate::rate_limited_client::{RateLimitedClient, RequestPolicy};
 use crate::rate_limiter::RequestRate;
+use crate::reply_limit::ReplyLimitClient;
 use crate::retry::RetryPolicy;
 
 /// The settings of an [`AzureTransport`].
@@ -147,6 +148,7 @@ impl AzureTransport {
         settings: &AzureTransportSettings,
         clock: SharedClock,
     ) -> Self {
+        let client: Arc<dyn HttpClient> = Arc::new(ReplyLimitClient(client));
         let request_policy =
             RequestPolicy { rate: settings.rate, retry: settings.retry, breaker: settings.breaker };
         let limited_client = RateLimitedClient::new(Arc::clone(&client), clock, request_policy);
