@@ -176,15 +176,22 @@ impl DocumentFields {
         let keys = wire.keys();
         let mut problems = std::mem::take(&mut wire.problems);
         let (wire, found) = (&mut wire, &mut problems);
+        let client_id = parse_required(wire, "client_id", found, parse_id);
+        let tenant_id: Option<TenantId> = parse_required(wire, "tenant_id", found, parse_id);
+        let parse_authority = |text: &str| {
+            let authority = Authority::from_str(text)?;
+            tenant_id.as_ref().map_or(Ok(()), |tenant| authority.check_tenant(tenant))?;
+            Ok(authority)
+        };
         Ok(Self {
-            client_id: parse_required(wire, "client_id", found, parse_id),
-            tenant_id: parse_required(wire, "tenant_id", found, parse_id),
+            client_id,
             authentication_endpoint: parse_required(
                 wire,
                 "authentication_endpoint",
                 found,
-                |text| Authority::from_str(text).map_err(FieldProblem::Authority),
+                |text| parse_authority(text).map_err(FieldProblem::Authority),
             ),
+            tenant_id,
             client_secret: parse_required(wire, "client_secret", found, parse_secret),
             not_before: parse_required(wire, "not_before", found, parse_timestamp),
             not_after: parse_optional(wire, "not_after", found, parse_timestamp),

@@ -157,12 +157,20 @@ pub enum ParseAuthorityError {
     /// The URL has a user name, a password, a query or a fragment.
     #[error("the authority holds more than scheme, host, port and path")]
     TooMuch,
+    /// The path of the URL contains a tenant or a token endpoint. Lanyard appends both, so every token request would
+    /// fail.
+    #[error("the authority contains a tenant or a token endpoint; write {expected}")]
+    TenantInPath {
+        /// The URL without it.
+        expected: String,
+    },
 }
 
 impl ErrorHint for ParseAuthorityError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
             Self::TooMuch => "leave out user name, query and fragment",
+            Self::TenantInPath { .. } => "leave out the tenant and everything behind it",
             _ => {
                 "write the base url of the cloud's token service, such as https://login.microsoftonline.com/"
             }
@@ -174,6 +182,21 @@ impl Authority {
     /// The URL.
     pub fn as_url(&self) -> &Url {
         &self.0
+    }
+
+    /// Fails if the path contains this tenant.
+    pub(crate) fn check_tenant(&self, tenant: &TenantId) -> Result<(), ParseAuthorityError> {
+        self.check_path(|segment| segment.eq_ignore_ascii_case(tenant.as_str()))
+    }
+
+    fn check_path(&self, is_tenant: impl Fn(&str) -> bool) -> Result<(), ParseAuthorityError> {
+        let segments: Vec<_> = self.0.path_segments().into_iter().flatten().collect();
+        let Some(position) = segments.iter().position(|segment| is_tenant(segment)) else {
+            return Ok(());
+        };
+        let mut expected = self.0.clone();
+        expected.set_path(&segments[..position].join("/"));
+        Err(ParseAuthorityError::TenantInPath { expected: expected.to_string() })
     }
 
     /// The token endpoint of a tenant, built without discovery: `{authority}/{tenant}/oauth2/v2.0/token`, and
@@ -212,9 +235,21 @@ impl FromStr for Authority {
             && url.password().is_none()
             && url.query().is_none()
             && url.fragment().is_none();
-        if plain { Ok(Self(url)) } else { Err(ParseAuthorityError::TooMuch) }
+        if !plain {
+            return Err(ParseAuthorityError::TooMuch);
+        }
+        let is_tenant = |segment: &str| {
+            let is_name = |name: &&str| name.eq_ignore_ascii_case(segment);
+            uuid::Uuid::try_parse(segment).is_ok() || TENANT_NAMES.iter().any(is_name)
+        };
+        let authority = Self(url);
+        authority.check_path(is_tenant)?;
+        Ok(authority)
     }
 }
+
+/// Segments of token endpoints that are no part of an authority: names of all tenants, and what follows a tenant.
+const TENANT_NAMES: [&str; 4] = ["common", "organizations", "consumers", "oauth2"];
 
 impl fmt::Display for Authority {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -234,6 +269,24 @@ const FEDERATION_SERVICE: &str = "adfs";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tenant_in_the_path_of_an_authority_is_an_error_with_the_right_value() {
+        const HOST: &str = "https://login.microsoftonline.com";
+        for (path, expected) in [
+            ("/72f988bf-86f1-41af-91ab-2d7cd011db47", "/"),
+            ("/72F988BF86F141AF91AB2D7CD011DB47/", "/"),
+            ("/Common/oauth2/v2.0/token", "/"),
+            ("/westus2/72f988bf-86f1-41af-91ab-2d7cd011db47/oauth2", "/westus2"),
+        ] {
+            let error = format!("{HOST}{path}").parse::<Authority>().unwrap_err();
+            let expected = format!("{HOST}{expected}");
+            assert_eq!(error, ParseAuthorityError::TenantInPath { expected }, "{path}");
+        }
+        let authority: Authority = format!("{HOST}/contoso.onmicrosoft.com").parse().unwrap();
+        assert!(authority.check_tenant(&"Contoso.onmicrosoft.com".parse().unwrap()).is_err());
+        assert!(authority.check_tenant(&"example.com".parse().unwrap()).is_ok());
+    }
 
     #[test]
     fn the_federation_service_of_an_azure_stack_has_an_endpoint_of_its_own() {

@@ -49,8 +49,9 @@ impl ManagedIdentityEndpoint {
     /// Creates an IMDS endpoint at its own address or at a replacement: only scheme, host and port of
     /// `authority` are used.
     pub(crate) fn imds(authority: Url) -> Self {
-        let mut url = authority;
-        url.set_path(IMDS_PATH);
+        let mut url = authority.clone();
+        // A replacement can serve several virtual machines below different paths, as the local Azure does.
+        url.set_path(&format!("{}{IMDS_PATH}", authority.path().trim_end_matches('/')));
         url.set_query(None);
         url.set_fragment(None);
         Self { url, secret: None }
@@ -188,10 +189,15 @@ mod tests {
     }
 
     #[test]
-    fn imds_override_keeps_its_port() {
-        let imds = ManagedIdentityEndpoint::imds("http://127.0.0.1:8080/ignored".parse().unwrap());
-        assert!(
-            url(&imds, None).starts_with("http://127.0.0.1:8080/metadata/identity/oauth2/token?")
-        );
+    fn imds_override_keeps_its_port_and_its_path() {
+        for (host, base) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+            ("http://127.0.0.1:8080/nodes/empty/", "http://127.0.0.1:8080/nodes/empty"),
+        ] {
+            let imds = ManagedIdentityEndpoint::imds(host.parse().unwrap());
+            let expected = format!("{base}/metadata/identity/oauth2/token?");
+            assert!(url(&imds, None).starts_with(&expected), "{host}");
+        }
     }
 }
