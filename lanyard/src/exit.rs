@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::format_error_chain;
 
+use crate::output::neutralize;
+
 /// The exit codes of lanyard. They are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandExit {
@@ -93,7 +95,7 @@ impl CommandError {
     /// Prints the error to standard error and returns the exit code.
     #[expect(clippy::print_stderr, reason = "the only place that prints errors")]
     pub(crate) fn print(&self) -> ExitCode {
-        eprintln!("{self}");
+        eprintln!("{}", neutralize(&self.to_string()));
         self.exit.into()
     }
 }

@@ -71,13 +71,15 @@ pub(crate) fn init(args: &LogArgs, default: &str, json: bool) {
         Some(LogFilter(filter)) => filter.clone(),
         None => default.parse().unwrap_or_else(|_| Targets::new()),
     };
+    let is_json = json || matches!(args.format, LogFormat::Json);
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(output::uses_colour(&std::io::stderr()))
-        .with_writer(std::io::stderr);
+        .with_writer(move || output::HarmlessLines { inner: std::io::stderr(), is_json });
     let registry = tracing_subscriber::registry();
-    match if json { LogFormat::Json } else { args.format } {
-        LogFormat::Text => registry.with(lines.with_filter(filter)).init(),
-        LogFormat::Json => registry.with(lines.json().with_filter(filter)).init(),
+    if is_json {
+        registry.with(lines.json().with_filter(filter)).init();
+    } else {
+        registry.with(lines.with_filter(filter)).init();
     }
 }
 

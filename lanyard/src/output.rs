@@ -1,5 +1,6 @@
 //! Standard output: tables for people, JSON and YAML for programs.
 
+mod foreign_text;
 #[cfg(any(feature = "cli", feature = "up"))]
 mod table;
 #[cfg(any(feature = "cli", feature = "up"))]
@@ -9,6 +10,8 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use self::foreign_text::neutralize_json;
+pub(crate) use self::foreign_text::{HarmlessLines, neutralize};
 #[cfg(any(feature = "cli", feature = "up"))]
 pub(crate) use self::table::{ColumnKind, TextTable};
 #[cfg(any(feature = "cli", feature = "up"))]
@@ -46,16 +49,17 @@ pub(crate) enum CliOutputFormat {
     Yaml,
 }
 
-/// Serializes a value as a document.
+/// Serializes a value as a document, whose text cannot command a terminal or a pipeline. A YAML document with such
+/// text is written in JSON syntax, which is YAML too and has escape sequences everywhere.
 pub(crate) fn serialize_document(value: &impl Serialize, format: CliOutputFormat) -> String {
-    match format {
-        CliOutputFormat::Yaml => {
-            serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string())
-        }
-        CliOutputFormat::Table | CliOutputFormat::Json => {
-            serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
+    if format == CliOutputFormat::Yaml {
+        let yaml = serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string());
+        if neutralize(&yaml) == yaml {
+            return yaml;
         }
     }
+    let json = serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string());
+    neutralize_json(&json).into_owned()
 }
 
 /// Prints a value in a format. `to_text` makes the text of the table format, whose lines are then limited to
@@ -84,10 +88,11 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
-/// Writes to standard output. A closed pipe (`| head`) is not an error. A full disk is an error, because the
+/// Writes to standard output, without commands of pipelines and controls of terminals. A closed pipe (`| head`) is not an error. A full disk is an error, because the
 /// reader of the file must not mistake a partial file for a complete one.
 pub(crate) fn print_stdout(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
+    let text = neutralize(text);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = stdout
         .write_all(text.as_bytes())
@@ -104,7 +109,7 @@ pub(crate) fn print_stdout(text: &str) -> Result<(), CommandError> {
 /// Writes a line of progress or explanation to standard error.
 pub(crate) fn print_stderr(text: &str) {
     // A failed write to standard error cannot be reported anywhere.
-    drop(writeln!(io::stderr().lock(), "{text}"));
+    drop(writeln!(io::stderr().lock(), "{}", neutralize(text)));
 }
 
 /// Whether text on this stream may have colours: only on a terminal that has them, and unless `NO_COLOR` is set

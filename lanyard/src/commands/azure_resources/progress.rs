@@ -130,7 +130,7 @@ impl ProgressTree {
             line.enable_steady_tick(Duration::from_millis(120));
             line
         });
-        let text = phase_text(&event.phase);
+        let text = output::neutralize(&phase_text(&event.phase)).into_owned();
         match event.phase {
             ProgressPhase::Succeeded | ProgressPhase::Failed { .. } => {
                 line.set_style(finished_style());
