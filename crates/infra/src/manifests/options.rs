@@ -188,7 +188,11 @@ impl FromStr for KubernetesName {
 
 /// A range of IP addresses in CIDR notation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IpRange(String);
+pub struct IpRange {
+    text: String,
+    address: IpAddr,
+    prefix_length: u8,
+}
 
 /// A text is not a range of IP addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -198,7 +202,19 @@ pub struct ParseIpRangeError(String);
 impl IpRange {
     /// The range as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// Whether an address is in both ranges.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let bits = |address: IpAddr| match address {
+            // The bits of both kinds begin at the highest one.
+            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        let ignored = 128 - u32::from(self.prefix_length.min(other.prefix_length));
+        let network = |range: &Self| bits(range.address).checked_shr(ignored).unwrap_or_default();
+        self.address.is_ipv4() == other.address.is_ipv4() && network(self) == network(other)
     }
 }
 
@@ -210,11 +226,35 @@ impl FromStr for IpRange {
             let address: IpAddr = address.parse().ok()?;
             let bits: u8 = bits.parse().ok()?;
             let longest = if address.is_ipv4() { 32 } else { 128 };
-            (bits <= longest).then_some(())
+            (bits <= longest).then_some((address, bits))
         });
         match parsed {
-            Some(()) => Ok(Self(text.to_owned())),
+            Some((address, prefix_length)) => {
+                Ok(Self { text: text.to_owned(), address, prefix_length })
+            }
             None => Err(ParseIpRangeError(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_overlap_if_one_contains_the_other() {
+        for (one, other, expected) in [
+            ("10.132.0.0/14", "10.132.0.0/14", true),
+            ("10.132.0.0/14", "10.133.7.0/24", true),
+            ("10.132.0.0/14", "10.136.0.0/14", false),
+            ("0.0.0.0/0", "172.31.0.0/16", true),
+            ("fd01::/48", "fd01:0:0:1::/64", true),
+            ("fd01::/48", "fd02::/112", false),
+            ("::/0", "10.0.0.0/8", false),
+        ] {
+            let (one, other): (IpRange, IpRange) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(one.overlaps(&other), expected, "{one:?} {other:?}");
+            assert_eq!(other.overlaps(&one), expected, "{other:?} {one:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, SecretName, SubscriptionId};
 
 use super::choices::{AvailabilityZone, DiagnosticsStorage, EndpointAccess, OAuthPublishing};
-use super::options::{ClusterAccount, ClusterOptions, MarketplaceOptions};
+use super::options::{ClusterAccount, ClusterOptions, IpRange, MarketplaceOptions};
 use crate::encryption_key_id::EncryptionKeyId;
 use crate::identity_files::{ControlPlaneIdentities, DataPlaneIdentities, WorkloadIdentities};
 use crate::infra_output::ClusterIdentities;
@@ -124,6 +124,7 @@ impl ClusterOptions {
         self.check_private_access(&mut problems);
         self.check_encryption(&mut problems);
         self.check_node_pools(&mut problems);
+        self.check_ranges(&mut problems);
         if self.release_image.trim().is_empty() {
             problems.add("--release-image", "is empty");
         }
@@ -156,6 +157,25 @@ impl ClusterOptions {
             Some(key) if key.cloud != self.cloud => problems
                 .add(ENCRYPTION_KEY, format!("is in {}, and --cloud is {}", key.cloud, self.cloud)),
             _ => {}
+        }
+    }
+
+    /// HyperShift's operator rejects a HostedCluster whose networks overlap, after Azure has its resources.
+    fn check_ranges(&self, problems: &mut FlagProblems) {
+        let of_flag = |flag: &'static str, ranges: &'_ [IpRange]| {
+            ranges.iter().map(move |range| (flag, range.clone())).collect::<Vec<_>>()
+        };
+        let ranges = [
+            of_flag("--cluster-cidr", &self.cluster_ranges),
+            of_flag("--service-cidr", &self.service_ranges),
+        ]
+        .concat();
+        for (position, (flag, range)) in ranges.iter().enumerate() {
+            let overlapping = ranges[..position].iter().find(|(_, it)| it.overlaps(range));
+            if let Some((other_flag, other)) = overlapping {
+                let (range, other) = (range.as_str(), other.as_str());
+                problems.add(flag, format!("`{range}` overlaps `{other}` of {other_flag}"));
+            }
         }
     }
 
