@@ -85,13 +85,20 @@ async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
     let journal = open_directory(directory.path().to_owned(), &cluster).await.unwrap();
     let clock = azure.shared_clock();
     let arm = azure.owner_client(|inner| LatencyClient::wrap(inner, SharedClock::clone(&clock)));
-    let context =
-        RunContext { arm: &arm, journal: &journal, clock: &clock, progress: &NoProgress, options };
+    let context = RunContext {
+        arm: &arm,
+        journal: &journal,
+        tags: &tags,
+        caller: &[],
+        clock: &clock,
+        progress: &NoProgress,
+        options,
+    };
     let work = async {
         let live = LiveState::read(&arm, &graph).await.unwrap();
         let plan = Plan::new(&graph, &live, &journal.state(), &tags);
         let began = clock.monotonic();
-        let report = apply(context, &graph, &plan, live, &tags).await.unwrap();
+        let report = apply(context, &graph, &plan, live).await.unwrap();
         assert!(report.succeeded(), "{:?}", report.outcomes);
         clock.monotonic().saturating_sub(began)
     };

@@ -33,7 +33,7 @@ use crate::request_cutter::CutPosition;
 use crate::virtual_time_azure::run_in_virtual_time;
 
 async fn start() -> ClusterFixture {
-    let mut fixture = ClusterFixture::start().await;
+    let mut fixture = Box::pin(ClusterFixture::start()).await;
     fixture.use_container().await;
     fixture
 }

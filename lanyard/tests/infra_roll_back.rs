@@ -184,7 +184,7 @@ fn replaced_and_deleted_role_assignments_are_created_again() {
         drop(fixture.plan().await);
         let reads = fixture.request_count();
         let mut undone = 0;
-        for number in reads..reads + 4 {
+        for number in reads..reads + 7 {
             for position in POSITIONS {
                 fixture.cut_at(number, position);
                 assert!(fixture.interrupted_apply().await, "{number} {position:?}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lanyard_azure::{ArmBody as _, ArmClient, OperationError, PrivateDnsLinkBody};
+use lanyard_azure::{ArmBody as _, ArmClient, AzureCallError, OperationError, PrivateDnsLinkBody};
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::ArmResourceId;
 use parking_lot::Mutex;
@@ -11,11 +11,14 @@ use serde_json::Value;
 
 use crate::api_versions::api_version_of;
 use crate::graph_run::{GraphNode, NodeResult, run_graph};
-use crate::journal::{Journal, JournalError, RecordedState, RunCommand, WriteKind, WritePhase};
+use crate::journal::{
+    Journal, JournalError, RecordedResource, RecordedState, RunCommand, WriteKind, WritePhase,
+};
 use crate::live_state::{
     LiveResource, LiveState, find_in_collection, find_role_assignment, list_role_assignments,
     read_resource,
 };
+use crate::ownership_evidence::OwnershipEvidence;
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::{Plan, PlannedResource, ResourceChange, live_differences};
 use crate::progress::{ProgressObserver, ResourceTiming};
@@ -24,7 +27,7 @@ use crate::resource::{
 };
 use crate::resource_graph::ResourceGraph;
 use crate::resource_request::{updated_properties, write_request};
-use crate::resource_write::{ResourceError, ResourceWriter};
+use crate::resource_write::{DeletedRecord, DeletionResult, ResourceError, ResourceWriter};
 use crate::run_steps::{ProgressReporter, RunSteps};
 
 /// How apply and destroy run.
@@ -40,6 +43,8 @@ pub struct RunOptions {
     pub poll_interval: Duration,
     /// Whether a successful apply ends the run. Otherwise the command applies a further plan to the same stacks.
     pub ends_run: bool,
+    /// Whether a resource group is deleted with the resources in it that do not belong to the removal.
+    pub removes_unrecorded: bool,
 }
 
 impl Default for RunOptions {
@@ -50,6 +55,7 @@ impl Default for RunOptions {
             retry_timeout: Duration::from_mins(15),
             poll_interval: Duration::from_secs(2),
             ends_run: true,
+            removes_unrecorded: false,
         }
     }
 }
@@ -61,6 +67,10 @@ pub struct RunContext<'a> {
     pub arm: &'a ArmClient,
     /// The journal of the cluster.
     pub journal: &'a Journal,
+    /// The tags of the resources that lanyard creates.
+    pub tags: &'a OwnershipTags,
+    /// The names under which Azure may record the signed-in identity as the creator of a resource.
+    pub caller: &'a [String],
     /// The clock for pauses.
     pub clock: &'a SharedClock,
     /// Receives progress events.
@@ -93,6 +103,9 @@ pub enum ResourceOutcome {
     Replaced,
     /// The resource was deleted.
     Deleted,
+    /// The resource belongs to another client, so it was not deleted. The journal does not record it as lanyard's any
+    /// more.
+    Kept,
     /// The write failed.
     Failed(ResourceError),
     /// The resource was not written, because this resource failed.
@@ -139,14 +152,14 @@ pub async fn apply(
     graph: &ResourceGraph,
     plan: &Plan,
     live: LiveState,
-    tags: &OwnershipTags,
 ) -> Result<RunReport, JournalError> {
     let stacks: BTreeSet<ResourceStack> = graph.resources().iter().map(|it| it.stack).collect();
     let stacks = Vec::from_iter(stacks);
     if plan.writes().next().is_some() {
-        context.journal.start_run(context.clock.now(), RunCommand::Apply, stacks.clone()).await?;
+        let (at, stacks) = (context.clock.now(), stacks.clone());
+        context.journal.start_run(at, RunCommand::Apply, stacks, context.caller).await?;
     }
-    let report = write_resources(context, graph, plan, live, tags).await;
+    let report = write_resources(context, graph, plan, live).await;
     if report.succeeded() && context.options.ends_run {
         context.journal.end_run(context.clock.now(), &stacks).await?;
     }
@@ -158,14 +171,12 @@ async fn write_resources(
     graph: &ResourceGraph,
     plan: &Plan,
     live: LiveState,
-    tags: &OwnershipTags,
 ) -> RunReport {
     let recorded = context.journal.state();
     let run = ApplyRun {
         context,
         graph,
         plan,
-        tags,
         recorded: &recorded,
         live: Mutex::new(live),
         steps: RunSteps::begin(context),
@@ -185,11 +196,14 @@ impl From<NodeResult<Self, ResourceError>> for ResourceOutcome {
     }
 }
 
+/// Whether a write has not been sent before.
+#[derive(Clone, Copy)]
+struct IsFirstAttempt(bool);
+
 struct ApplyRun<'a> {
     context: RunContext<'a>,
     graph: &'a ResourceGraph,
     plan: &'a Plan,
-    tags: &'a OwnershipTags,
     recorded: &'a RecordedState,
     live: Mutex<LiveState>,
     steps: RunSteps<'a>,
@@ -249,25 +263,37 @@ impl ApplyRun<'_> {
         let outcome = match planned.change {
             ResourceChange::Update { .. } => ResourceOutcome::Updated,
             ResourceChange::Replace { .. } => {
-                // With another scope, the assignment has another id, too.
-                let record = self.recorded.get(&planned.key);
-                let moved = record.filter(|record| record.is_renamed(resource));
-                let mut writer =
-                    self.writer(planned, WriteKind::Delete, &resource.depends_on, report);
-                if let Some(record) = moved {
-                    writer.id = &record.id;
-                    writer.before = self.fetch_body(&record.id).await?;
-                } else {
-                    writer.before = self.live_body(&planned.key);
-                }
-                writer.delete(resource.api_version()).await?;
-                self.live.lock().set(planned.key.clone(), None);
+                self.delete_replaced(planned, resource, report).await?;
                 ResourceOutcome::Replaced
             }
             _ => ResourceOutcome::Created,
         };
         self.put(planned, resource, report).await?;
         Ok(outcome)
+    }
+
+    /// Deletes the role assignment in whose place another one is created.
+    async fn delete_replaced(
+        &self,
+        planned: &PlannedResource,
+        resource: &DesiredResource,
+        report: ProgressReporter<'_>,
+    ) -> Result<(), ResourceError> {
+        let record = self.record_of(planned);
+        let mut writer = self.writer(planned, WriteKind::Delete, &resource.depends_on, report);
+        // With another scope, the assignment has another id, too.
+        if let Some(record) = record.filter(|record| record.is_renamed(resource)) {
+            writer.id = &record.id;
+            writer.before = self.fetch_body(&record.id).await?;
+        } else {
+            writer.before = self.live_body(&planned.key);
+        }
+        let result = writer.delete(DeletedRecord { record, contained: &[] }).await?;
+        self.live.lock().set(planned.key.clone(), None);
+        match result {
+            DeletionResult::Deleted => Ok(()),
+            DeletionResult::Kept => Err(ResourceError::NotOurs { id: writer.id.clone() }),
+        }
     }
 
     /// Deletes a resource that the configuration does not contain any more. The journal keeps its body for a
@@ -279,8 +305,18 @@ impl ApplyRun<'_> {
     ) -> Result<ResourceOutcome, ResourceError> {
         let mut writer = self.writer(planned, WriteKind::Delete, &[], report);
         writer.before = self.fetch_body(&planned.id).await?;
-        writer.delete(api_version_of(&planned.id)).await?;
-        Ok(ResourceOutcome::Deleted)
+        let removals = self.plan.removals(self.recorded);
+        let (record, contained) = (self.record_of(planned), &*removals.records());
+        Ok(match writer.delete(DeletedRecord { record, contained }).await? {
+            DeletionResult::Deleted => ResourceOutcome::Deleted,
+            DeletionResult::Kept => ResourceOutcome::Kept,
+        })
+    }
+
+    /// The record of the planned resource under its key, or of the live role assignment under another key.
+    fn record_of(&self, planned: &PlannedResource) -> Option<&RecordedResource> {
+        let of_id = || self.recorded.resources().map(|(_, it)| it).find(|it| it.id == planned.id);
+        self.recorded.get(&planned.key).or_else(of_id)
     }
 
     async fn fetch_body(&self, id: &ArmResourceId) -> Result<Option<Value>, ResourceError> {
@@ -302,23 +338,25 @@ impl ApplyRun<'_> {
         let is_update = matches!(planned.change, ResourceChange::Update { .. });
         let kind = if is_update { WriteKind::Update } else { WriteKind::Create };
         let mut writer = self.writer(planned, kind, &resource.depends_on, report);
-        // An update contains the live properties, so they are read immediately before each attempt.
-        let read = async || {
-            if is_update { read_resource(self.context.arm, resource).await } else { Ok(None) }
-        };
-        let existing = read().await?;
-        if let Some(existing) = &existing {
+        // An update contains the live properties, and another client can create the resource after the plan was made,
+        // so the resource is read immediately before each attempt.
+        let existing =
+            writer.read(async || self.read_before_write(planned, resource).await).await?;
+        let existing = self.check_own(planned, resource, existing, IsFirstAttempt(true))?;
+        if let Some(existing) = existing.as_ref().filter(|_| is_update) {
             writer.before = Some(existing.body.clone());
             writer.desired = Some(updated_properties(resource, &self.live.lock())?);
         }
         let first = Mutex::new(Some(existing));
         let build = async || {
             let first = first.lock().take();
-            let existing = match first {
-                Some(existing) => existing,
-                None => read().await?,
+            let existing = if let Some(existing) = first {
+                existing
+            } else {
+                let existing = self.read_before_write(planned, resource).await?;
+                self.check_own(planned, resource, existing, IsFirstAttempt(false))?
             };
-            Ok(write_request(resource, existing.as_ref(), &self.live.lock(), self.tags)?)
+            Ok(write_request(resource, existing.as_ref(), &self.live.lock(), self.context.tags)?)
         };
         let (found, ownership) = match writer.put(build).await {
             Ok(body) => {
@@ -331,9 +369,43 @@ impl ApplyRun<'_> {
                 None => return Err(error),
             },
         };
-        writer.record(&found.id, ownership).await?;
+        writer.record(&found.id, ownership, &found.body).await?;
         self.live.lock().set(planned.key.clone(), Some(found));
         Ok(())
+    }
+
+    async fn read_before_write(
+        &self,
+        planned: &PlannedResource,
+        resource: &DesiredResource,
+    ) -> Result<Option<LiveResource>, AzureCallError> {
+        if matches!(planned.change, ResourceChange::Update { .. }) {
+            return read_resource(self.context.arm, resource).await;
+        }
+        let (arm, id) = (self.context.arm, &planned.id);
+        let found = arm.fetch_optional(id.as_str(), resource.api_version()).await?;
+        Ok(found.map(|response| LiveResource { id: id.clone(), body: response.body }))
+    }
+
+    /// The resource before a write, if it does not belong to another client.
+    fn check_own(
+        &self,
+        planned: &PlannedResource,
+        resource: &DesiredResource,
+        found: Option<LiveResource>,
+        is_first_attempt: IsFirstAttempt,
+    ) -> Result<Option<LiveResource>, ResourceError> {
+        let Some(found) = found else { return Ok(None) };
+        let state = self.context.journal.state();
+        let evidence = OwnershipEvidence::of_id(&state, &planned.key, &found.id, self.context.tags);
+        // Azure can have done an earlier attempt that got no reply. Some types have neither tags nor creators.
+        let is_written = || {
+            !is_first_attempt.0 && live_differences(resource, &found, &self.live.lock()).is_empty()
+        };
+        if evidence.is_ours(&found.id, &found.body) || is_written() {
+            return Ok(Some(found));
+        }
+        Err(ResourceError::NotOurs { id: found.id })
     }
 
     /// The live resource with the desired content, after Azure rejected a second one with that content.
@@ -374,7 +446,8 @@ impl ApplyRun<'_> {
         });
         if !is_recorded {
             let writer = self.writer(planned, WriteKind::Update, &depends_on, &|_| {});
-            writer.record(&planned.id, ownership).await?;
+            let body = self.live_body(&planned.key).unwrap_or_default();
+            writer.record(&planned.id, ownership, &body).await?;
         }
         Ok(ResourceOutcome::Unchanged)
     }

@@ -110,21 +110,20 @@ fn problem(field: &'static str, problem: impl Into<String>) -> CredentialsFieldP
     CredentialsFieldProblem { field, problem: problem.into() }
 }
 
-fn parsed<T: std::str::FromStr<Err: fmt::Display>>(
+fn parsed<T: std::str::FromStr>(
     problems: &mut Vec<CredentialsFieldProblem>,
     field: &'static str,
     text: Option<String>,
 ) -> Option<T> {
-    match text?.parse() {
-        Ok(value) => Some(value),
-        Err(error) => {
-            problems.push(problem(field, format!("is invalid: {error}")));
-            None
-        }
+    // The error would repeat the value, which may be a secret in the wrong field.
+    let value = text?.parse().ok();
+    if value.is_none() {
+        problems.push(problem(field, "is not a valid id"));
     }
+    value
 }
 
-fn required<T: std::str::FromStr<Err: fmt::Display>>(
+fn required<T: std::str::FromStr>(
     problems: &mut Vec<CredentialsFieldProblem>,
     field: &'static str,
     text: Option<String>,
@@ -174,6 +173,8 @@ mod tests {
             "clientSecret: planted\nclientsecret: planted",
             "- planted",
             "{clientId: x, clientSecret: [planted]}",
+            "{subscriptionId: planted secret!, tenantId: planted, clientId: planted}",
+            "planted",
         ] {
             let error = AzureCredentialsFile::parse(text).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("planted"), "{error:?}");

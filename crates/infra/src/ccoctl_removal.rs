@@ -14,8 +14,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::ccoctl_ownership::{CCOCTL_TAG_VALUE, CcoctlOwner};
-use crate::journal::{JournalEntry, RecordedState};
-use crate::live_state::LiveState;
+use crate::journal::{CreationMark, JournalEntry, RecordedState};
+use crate::live_state::{LiveResource, LiveState};
+use crate::ownership_evidence::OwnershipEvidence;
+use crate::ownership_tags::OwnershipTags;
 use crate::resource::{Ownership, ResourceDefinition, ResourceKey, ResourceStack};
 use crate::resource_graph::ResourceGraph;
 
@@ -48,6 +50,14 @@ pub enum CcoctlRemovalError {
         #[source]
         source: Box<AzureCallError>,
     },
+    /// A resource with the tag of the [`CcoctlOwner`] cannot be read, so nothing shows what belongs to it.
+    #[error("{what} `{id}` cannot be read")]
+    Unreadable {
+        /// What it is, such as `the tagged resource`.
+        what: &'static str,
+        /// The id as Azure returned it.
+        id: String,
+    },
     /// The resource group does not have the tag of the [`CcoctlOwner`].
     #[error(
         "the resource group `{group}` does not have the tag `{tag}`, so it was not created for this name"
@@ -64,6 +74,9 @@ impl ErrorHint for CcoctlRemovalError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
             Self::Read { source, .. } => return source.hint(),
+            Self::Unreadable { .. } => {
+                "remove its tag or its description of ccoctl, or delete it; then run the command again"
+            }
             Self::GroupNotOwned { .. } => {
                 "leave out --delete-oidc-resource-group to remove the storage account alone, or delete the group with `az group delete`"
             }
@@ -90,7 +103,8 @@ impl CcoctlRemoval {
     ) -> Result<RecordedState, CcoctlRemovalError> {
         let mut found = FoundResources { recorded, state: RecordedState::default() };
         let group = ResourceGroupBody::id(&self.subscription, &self.resource_group);
-        let group_key = self.find_group(arm, &group).await?.map(|id| found.add("group", &id, &[]));
+        let group_key =
+            self.find_group(arm, &group).await?.map(|id| found.add("group", &id, &[], None));
         let below_group = |id: &ArmResourceId| {
             group_key.iter().filter(|_| group.contains(id)).cloned().collect::<Vec<_>>()
         };
@@ -98,7 +112,7 @@ impl CcoctlRemoval {
         for id in self.tagged_resources(arm).await? {
             if id.has_type(ManagedIdentityBody::RESOURCE_TYPE) && group.contains(&id) {
                 let identity = read_identity(arm, &id).await?;
-                let key = found.add("identity", &id, &below_group(&id));
+                let key = found.add("identity", &id, &below_group(&id), None);
                 if let Some(identity) = identity {
                     owners.principals.insert(identity.properties.principal_id, key);
                 }
@@ -106,12 +120,12 @@ impl CcoctlRemoval {
                 && group.contains(&id)
                 && id.name().eq_ignore_ascii_case(&self.storage_account)
             {
-                let key = found.add("account", &id, &below_group(&id));
+                let key = found.add("account", &id, &below_group(&id), None);
                 owners.account = Some((id, key));
             }
         }
         for id in self.custom_roles(arm).await? {
-            let key = found.add("role-definition", &id, &[]);
+            let key = found.add("role-definition", &id, &[], None);
             owners.roles.insert(id.name().to_ascii_lowercase(), key);
         }
         for assignment in subscription_assignments(arm, &self.subscription)
@@ -122,7 +136,8 @@ impl CcoctlRemoval {
             if let Some(id) = own_assignment_id(&assignment, &self.subscription)
                 && !needs.is_empty()
             {
-                found.add("role", &id, &needs);
+                let created = assignment.properties.created_on.map(CreationMark::at);
+                found.add("role", &id, &needs, created);
             }
         }
         found.add_recorded_below();
@@ -163,7 +178,7 @@ impl CcoctlRemoval {
             .list(&path, ResourceGroupBody::API_VERSION, &[("$filter", &filter)])
             .await
             .map_err(read_error("listing the tagged resources"))?;
-        Ok(listed.iter().filter_map(own_id).collect())
+        listed.iter().map(|body| own_id(body, "the tagged resource")).collect()
     }
 
     async fn custom_roles(
@@ -177,12 +192,16 @@ impl CcoctlRemoval {
             .list(&path, RoleDefinitionBody::API_VERSION, &filter)
             .await
             .map_err(read_error("listing the custom roles"))?;
-        Ok(listed.iter().filter(|body| self.owner.owns(body)).filter_map(own_id).collect())
+        let owned = listed.iter().filter(|body| self.owner.owns(body));
+        owned.map(|body| own_id(body, "the custom role")).collect()
     }
 }
 
-fn own_id(body: &Value) -> Option<ArmResourceId> {
-    body["id"].as_str()?.parse().ok()
+/// The id in the body of a resource that belongs to the owner.
+fn own_id(body: &Value, what: &'static str) -> Result<ArmResourceId, CcoctlRemovalError> {
+    let text = body["id"].as_str().unwrap_or_default();
+    let parsed: Option<ArmResourceId> = text.parse().ok();
+    parsed.ok_or_else(|| CcoctlRemovalError::Unreadable { what, id: text.to_owned() })
 }
 
 async fn read_identity(
@@ -193,7 +212,10 @@ async fn read_identity(
         .fetch_optional(id.as_str(), ManagedIdentityBody::API_VERSION)
         .await
         .map_err(read_error("reading an identity"))?;
-    Ok(found.and_then(|response| serde_json::from_value(response.body).ok()))
+    let Some(response) = found else { return Ok(None) };
+    let unreadable =
+        |_| CcoctlRemovalError::Unreadable { what: "the identity", id: id.to_string() };
+    serde_json::from_value(response.body).map(Some).map_err(unreadable)
 }
 
 async fn subscription_assignments(
@@ -246,7 +268,14 @@ struct FoundResources<'a> {
 }
 
 impl FoundResources<'_> {
-    fn add(&mut self, kind: &str, id: &ArmResourceId, needs: &[ResourceKey]) -> ResourceKey {
+    /// Adds a resource. `created` is known for a resource without tags.
+    fn add(
+        &mut self,
+        kind: &str,
+        id: &ArmResourceId,
+        needs: &[ResourceKey],
+        created: Option<CreationMark>,
+    ) -> ResourceKey {
         let known = self.recorded.resources().find(|(_, record)| record.id == *id);
         let key = known.map_or_else(
             || {
@@ -256,11 +285,17 @@ impl FoundResources<'_> {
             },
             |(key, _)| key.clone(),
         );
-        self.record(&key, id, needs);
+        self.record(&key, id, needs, created);
         key
     }
 
-    fn record(&mut self, key: &ResourceKey, id: &ArmResourceId, needs: &[ResourceKey]) {
+    fn record(
+        &mut self,
+        key: &ResourceKey,
+        id: &ArmResourceId,
+        needs: &[ResourceKey],
+        created: Option<CreationMark>,
+    ) {
         self.state.apply(&JournalEntry::Recorded {
             at: Timestamp::UNIX_EPOCH,
             key: key.clone(),
@@ -268,6 +303,7 @@ impl FoundResources<'_> {
             id: id.clone(),
             ownership: Ownership::Imported,
             depends_on: needs.to_vec(),
+            created,
         });
     }
 
@@ -282,13 +318,14 @@ impl FoundResources<'_> {
                 && record.ownership.is_ours()
                 && self.state.get(key).is_none()
             {
-                self.record(key, &record.id, std::slice::from_ref(parent));
+                self.record(key, &record.id, std::slice::from_ref(parent), None);
             }
         }
     }
 }
 
-/// The role assignments of the graph's identities that the graph does not contain, at and below the subscription.
+/// The role assignments of the graph's identities that the graph does not contain, on and below the subscription.
+/// Identities of other clients are left out.
 ///
 /// # Errors
 ///
@@ -298,9 +335,12 @@ pub async fn find_other_role_assignments(
     subscription: &SubscriptionId,
     graph: &ResourceGraph,
     live: &LiveState,
+    tags: &OwnershipTags,
 ) -> Result<Vec<AssignedRole>, AzureCallError> {
     let listed = subscription_assignments(arm, subscription).await?;
-    let live_body = |key: &ResourceKey| live.get(key).map(|found| &found.body);
+    let is_ours =
+        |found: &&LiveResource| OwnershipEvidence::new(None, tags).is_ours(&found.id, &found.body);
+    let live_body = |key: &ResourceKey| live.get(key).filter(is_ours).map(|found| &found.body);
     let principals: Vec<&str> = graph
         .resources()
         .iter()
@@ -350,6 +390,7 @@ mod tests {
                 id: id(&path),
                 ownership: Ownership::Created,
                 depends_on: Vec::new(),
+                created: None,
             });
         }
         let mut found = FoundResources { recorded: &recorded, state: RecordedState::default() };
@@ -357,8 +398,9 @@ mod tests {
             "identity",
             &id(&IDENTITY.to_ascii_lowercase().replace("resourcegroups", "resourceGroups")),
             &[],
+            None,
         );
-        found.add("identity", &id(&IDENTITY.replace("/i", "/other")), &[]);
+        found.add("identity", &id(&IDENTITY.replace("/i", "/other")), &[], None);
         found.add_recorded_below();
         let keys: Vec<_> = found.state.resources().map(|(key, _)| key.to_string()).collect();
         assert_eq!(keys, ["identity/g/other", "identity/ns/secret", "identity/ns/secret/sa"]);

@@ -6,16 +6,16 @@ use lanyard_azure::{ArmBody as _, PrivateDnsLinkBody, RoleAssignmentBody};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
-use crate::api_versions::api_version_of;
 use crate::apply::{ResourceOutcome, RunContext, RunReport};
 use crate::graph_run::{GraphNode, run_graph, sort_by_dependencies};
 use crate::journal::{
     JournalEntry, JournalError, RecordedResource, RecordedState, RunCommand, WriteKind,
 };
 use crate::resource::{ResourceKey, ResourceStack, write_lock};
-use crate::resource_write::{ResourceError, ResourceWriter};
+use crate::resource_write::{DeletedRecord, DeletionResult, ResourceError, ResourceWriter};
 use crate::run_steps::RunSteps;
 use crate::shared_groups::is_shared_group;
+use crate::unrecorded_resources::UnrecordedResource;
 
 /// The resources that a destroy command removes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,8 +37,8 @@ pub struct KeptGroup {
     pub key: ResourceKey,
     /// The id of the group.
     pub id: ArmResourceId,
-    /// The resources in the group that are not removed.
-    pub other_resources: Vec<ArmResourceId>,
+    /// The ids of the resources in the group that are not removed, as Azure lists them.
+    pub other_resources: Vec<String>,
 }
 
 /// A resource to remove.
@@ -58,6 +58,9 @@ pub struct DestroyedResource {
     /// The resources that are removed first.
     #[serde(skip)]
     pub(crate) after: Vec<ResourceKey>,
+    /// What the journal records about the resource.
+    #[serde(skip)]
+    pub(crate) record: RecordedResource,
 }
 
 impl DestroyPlan {
@@ -77,7 +80,7 @@ impl DestroyPlan {
     pub fn keeping_shared_groups(
         recorded: &RecordedState,
         stacks: &[ResourceStack],
-        others: &[ArmResourceId],
+        others: &[UnrecordedResource],
     ) -> Self {
         let mut ours: BTreeMap<&ResourceKey, &RecordedResource> = recorded
             .resources()
@@ -88,8 +91,8 @@ impl DestroyPlan {
             if !is_shared_group(key, record.stack) {
                 return true;
             }
-            let in_group = others.iter().filter(|id| record.id.contains(id));
-            let other_resources: Vec<_> = in_group.cloned().collect();
+            let in_group = others.iter().filter(|other| other.group == record.id);
+            let other_resources: Vec<_> = in_group.map(|other| other.id.clone()).collect();
             if other_resources.is_empty() {
                 return true;
             }
@@ -98,6 +101,11 @@ impl DestroyPlan {
             false
         });
         Self { kept_groups, ..Self::of_resources(&ours, &[]) }
+    }
+
+    /// The records of the removed resources.
+    pub(crate) fn records(&self) -> Vec<&RecordedResource> {
+        self.resources.iter().map(|resource| &resource.record).collect()
     }
 
     /// The removal of `ours`. What `dependents` need is removed after them, although they stay.
@@ -132,6 +140,7 @@ impl DestroyPlan {
                     id: record.id.clone(),
                     removed_with,
                     after,
+                    record: (*record).clone(),
                 }
             })
             .collect();
@@ -178,14 +187,15 @@ pub async fn destroy(
     let planned: BTreeSet<ResourceStack> = plan.resources.iter().map(|it| it.stack).collect();
     if !planned.is_empty() {
         let (at, planned) = (context.clock.now(), Vec::from_iter(planned));
-        context.journal.start_run(at, RunCommand::Destroy, planned).await?;
+        let caller = context.caller;
+        context.journal.start_run(at, RunCommand::Destroy, planned, caller).await?;
     }
     let steps = RunSteps::begin(context);
     let groups = plan.kept_groups.iter().map(|group| group.node(plan));
     let nodes = plan.resources.iter().map(DestroyedResource::node).chain(groups).collect();
     let results = run_graph(nodes, context.options.parallel, async |key| {
         match plan.resources.iter().find(|it| it.key == key) {
-            Some(resource) => remove_resource(&steps, resource).await,
+            Some(resource) => remove_resource(&steps, plan, resource).await,
             None => forget_group(context, key).await,
         }
     })
@@ -224,13 +234,16 @@ async fn forget_group(
     Ok(ResourceOutcome::Unchanged)
 }
 
-/// Removes one resource, or records that it was removed with another one.
+/// Removes one resource of the plan, or records that it was removed with another one.
 pub(crate) async fn remove_resource(
     steps: &RunSteps<'_>,
+    plan: &DestroyPlan,
     resource: &DestroyedResource,
 ) -> Result<ResourceOutcome, ResourceError> {
     let context = steps.context;
-    if resource.removed_with.is_some() {
+    // A container that belongs to another client stayed, and the journal records it as such.
+    let is_gone = |container: &ResourceKey| context.journal.state().get(container).is_none();
+    if resource.removed_with.as_ref().is_some_and(is_gone) {
         let (at, key) = (context.clock.now(), resource.key.clone());
         context.journal.record(&JournalEntry::Removed { at, key }).await?;
         return Ok(ResourceOutcome::Deleted);
@@ -248,8 +261,11 @@ pub(crate) async fn remove_resource(
                 desired: None,
                 report,
             };
-            writer.delete(api_version_of(&resource.id)).await?;
-            Ok(ResourceOutcome::Deleted)
+            let (record, contained) = (Some(&resource.record), &*plan.records());
+            Ok(match writer.delete(DeletedRecord { record, contained }).await? {
+                DeletionResult::Deleted => ResourceOutcome::Deleted,
+                DeletionResult::Kept => ResourceOutcome::Kept,
+            })
         })
         .await
 }
@@ -283,7 +299,12 @@ mod tests {
             id: format!("/subscriptions/s/resourceGroups/{path}").parse().unwrap(),
             ownership,
             depends_on: needs.iter().map(|key| ResourceKey::new(*key)).collect(),
+            created: None,
         });
+    }
+
+    fn id_of_group(name: &str) -> ArmResourceId {
+        format!("/subscriptions/s/resourceGroups/{name}").parse().unwrap()
     }
 
     const ASSIGNMENT: &str = "providers/Microsoft.Authorization/roleAssignments/a";
@@ -365,17 +386,22 @@ mod tests {
             record_of_stack(&mut state, ResourceStack::Iam, resource);
         }
         let stacks = [ResourceStack::Iam];
-        let id = |path: &str| -> ArmResourceId {
-            format!("/subscriptions/s/resourceGroups/{path}").parse().unwrap()
+        let other = |group: &str| {
+            let id =
+                format!("/subscriptions/s/resourceGroups/{group}/providers/M/rules/on call #1");
+            [UnrecordedResource { group: id_of_group(group), id }]
         };
-        let elsewhere = [id("other/providers/M/identities/i")];
+        let elsewhere = other("other");
         let plan = DestroyPlan::keeping_shared_groups(&state, &stacks, &elsewhere);
         assert_eq!(plan, DestroyPlan::new(&state, &stacks));
         assert!(plan.kept_groups.is_empty());
-        let others = [id("G/providers/M/identities/other")];
+        let others = other("G");
         let plan = DestroyPlan::keeping_shared_groups(&state, &stacks, &others);
         let [group] = &plan.kept_groups[..] else { panic!("{plan:?}") };
-        assert_eq!((group.id.name(), &group.other_resources[..]), ("g", &others[..]));
+        assert_eq!(
+            (group.id.name(), &group.other_resources[..]),
+            ("g", &[others[0].id.clone()][..])
+        );
         let removed: Vec<_> = plan
             .resources
             .iter()
@@ -391,7 +417,8 @@ mod tests {
         let mut state = RecordedState::default();
         record(&mut state, "group", "g", Ownership::Created, &[]);
         let stacks = [ResourceStack::Infra];
-        let others = ["/subscriptions/s/resourceGroups/g/providers/M/vaults/v".parse().unwrap()];
+        let id = "/subscriptions/s/resourceGroups/g/providers/M/vaults/v".to_owned();
+        let others = [UnrecordedResource { group: id_of_group("g"), id }];
         let plan = DestroyPlan::keeping_shared_groups(&state, &stacks, &others);
         assert_eq!(plan, DestroyPlan::new(&state, &stacks));
         assert_eq!(plan.resources.len(), 1);

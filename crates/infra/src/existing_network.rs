@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::infra_graph::InfraParameters;
 use crate::live_state::LiveState;
-use crate::preflight::PreflightFinding;
+use crate::preflight_finding::PreflightFinding;
 use crate::resource::ResourceKey;
 use crate::sizing::check_size;
 
@@ -197,7 +197,7 @@ mod tests {
     use crate::cluster_identifiers::ClusterIdentifiers;
     use crate::infra_graph::{ExistingNetwork, LegacyNames};
     use crate::live_state::LiveResource;
-    use crate::preflight::FindingSeverity;
+    use crate::preflight_finding::FindingSeverity;
 
     const GROUP: &str = "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network";
 

@@ -8,8 +8,9 @@ use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
 use crate::infra_graph::{InfraIds, InfraParameters, LegacyNames};
-use crate::journal::{Journal, JournalEntry, JournalError};
+use crate::journal::{CreationMark, Journal, JournalEntry, JournalError};
 use crate::live_state::LiveState;
+use crate::ownership_evidence::OwnershipEvidence;
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::live_differences;
 use crate::resource::{Ownership, ResourceDefinition, ResourceKey};
@@ -120,14 +121,16 @@ pub async fn import_resources(
             imported.push(ImportedResource { key, id, result, differences: 0 });
             continue;
         };
+        let record = recorded.get(&key).filter(|record| record.ownership.is_ours());
+        let is_ours = OwnershipEvidence::new(record, tags).is_ours(&found.id, &found.body);
         let belongs_to_user = match resource.definition {
             ResourceDefinition::Existing { .. } => true,
-            ResourceDefinition::Shared { .. } => !tags.are_on(&found.body),
+            ResourceDefinition::Shared { .. } => !is_ours,
             _ => false,
         };
         // A record of another id stays as well: the plan names it as a problem.
-        let is_recorded = recorded.get(&key).is_some_and(|record| {
-            record.ownership.is_ours() && (record.id == found.id || record.is_renamed(resource))
+        let is_recorded = record.is_some_and(|record| {
+            record.is_renamed(resource) || (record.id == found.id && is_ours)
         });
         let result = match (belongs_to_user, is_recorded) {
             (true, _) => ImportResult::Existing,
@@ -142,6 +145,7 @@ pub async fn import_resources(
                 id: found.id.clone(),
                 ownership: Ownership::Imported,
                 depends_on: resource.depends_on.clone(),
+                created: Some(CreationMark::of(&found.body)),
             };
             journal.record(&entry).await?;
         }

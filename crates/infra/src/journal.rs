@@ -9,6 +9,7 @@
 
 mod container;
 mod container_url;
+mod creation;
 mod directory;
 mod entry;
 mod lease;
@@ -22,12 +23,13 @@ use std::fmt;
 
 use jiff::Timestamp;
 use lanyard_clock::ErrorHint;
-use lanyard_vocabulary::{InfraId, SubscriptionId, format_error_chain};
+use lanyard_vocabulary::{ArmResourceId, InfraId, SubscriptionId, format_error_chain};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use container::{ContainerAccess, JournalContainerError, JournalHolder};
 pub use container_url::{JournalContainerUrl, ParseJournalUrlError};
+pub(crate) use creation::{CreationEvidence, CreationMark};
 pub use directory::JournalDirectoryError;
 pub use entry::RunCommand;
 pub(crate) use entry::{FORMAT_VERSION, JournalEntry, WriteKind};
@@ -40,6 +42,7 @@ use self::lease::LeaseStatus;
 use self::store::JournalStore;
 use crate::cluster_identifiers::{ClusterIdentifiers, ClusterName};
 use crate::resource::ResourceStack;
+use crate::stack_types::can_contain;
 
 /// The journal of one cluster, open for writing.
 #[derive(Debug)]
@@ -94,6 +97,18 @@ pub enum JournalError {
         /// Name, infrastructure id and subscription of the command.
         wanted: String,
     },
+    /// An entry names a resource that a stack of the journal cannot contain.
+    #[error(
+        "line {line} of the journal names `{id}`, which is no resource of the stack `{stack}` in the subscription of the journal"
+    )]
+    ForeignResource {
+        /// The number of the line, from 1.
+        line: usize,
+        /// The stack.
+        stack: ResourceStack,
+        /// The id of the resource.
+        id: ArmResourceId,
+    },
     /// The journal does not begin with its cluster.
     #[error("the journal does not begin with an entry `cluster`")]
     NoCluster,
@@ -104,6 +119,9 @@ impl ErrorHint for JournalError {
         Some(Cow::Borrowed(match self {
             Self::Store { source } => return source.hint(),
             Self::Stopped { .. } => "run the command again",
+            Self::ForeignResource { .. } => {
+                "lanyard does not write such entries: check who can write to the journal, then restore it from a backup, or move it away and run `lanyard import azure`"
+            }
             Self::InvalidLine { .. } | Self::NoCluster => {
                 "restore the file from a backup, or move it away and run `lanyard import azure`"
             }
@@ -206,8 +224,10 @@ impl Journal {
         at: Timestamp,
         command: RunCommand,
         stacks: Vec<ResourceStack>,
+        caller: &[String],
     ) -> Result<(), JournalError> {
-        self.record(&JournalEntry::RunStarted { at, command, stacks }).await
+        let caller = caller.to_vec();
+        self.record(&JournalEntry::RunStarted { at, command, stacks, caller }).await
     }
 
     /// Records that the runs of these stacks have ended successfully, unless no run of them has begun.
@@ -281,7 +301,13 @@ fn parse_state(content: &str, cluster: &JournalCluster) -> Result<RecordedState,
     let mut state = RecordedState::default();
     let complete = content.rfind('\n').map_or("", |end| &content[..end]);
     for (position, line) in complete.lines().enumerate().skip(1) {
-        state.apply(&JournalEntry::parse_line(position + 1, line)?);
+        let (line, entry) = (position + 1, JournalEntry::parse_line(position + 1, line)?);
+        if let Some((stack, id)) = entry.own_resource()
+            && !can_contain(stack, id, &cluster.subscription)
+        {
+            return Err(JournalError::ForeignResource { line, stack, id: id.clone() });
+        }
+        state.apply(&entry);
     }
     Ok(state)
 }

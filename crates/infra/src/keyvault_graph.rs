@@ -184,6 +184,7 @@ mod tests {
                 id: first.id.clone(),
                 ownership: Ownership::Created,
                 depends_on: Vec::new(),
+                created: None,
             });
         }
         let graph = ResourceGraph::new(keyvault_resources(&parameters(4))).unwrap();

@@ -43,9 +43,11 @@ pub mod manifests;
 mod name_availability;
 mod oidc_graph;
 mod orphaned_assignments;
+mod ownership_evidence;
 mod ownership_tags;
 mod plan;
 mod preflight;
+mod preflight_finding;
 mod principal_lookup;
 mod progress;
 mod property_diff;
@@ -64,7 +66,9 @@ mod roll_back;
 mod run_steps;
 mod shared_groups;
 mod sizing;
+mod stack_types;
 mod unrecorded_resources;
+mod value_checks;
 mod workload_identities;
 
 pub use aks_graph::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources};
@@ -118,10 +122,13 @@ pub use live_state::{LiveResource, LiveState, ReadError};
 pub use management_locks::{LockedResource, find_locked_deletions};
 pub use name_availability::check_names;
 pub use oidc_graph::{OidcParameters, oidc_resources};
-pub use orphaned_assignments::{OrphanSearchError, OrphanedAssignment, find_orphaned_assignments};
+pub use orphaned_assignments::{
+    OrphanSearchError, OrphanedAssignment, delete_orphaned_assignment, find_orphaned_assignments,
+};
 pub use ownership_tags::OwnershipTags;
 pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
-pub use preflight::{FindingSeverity, PERMISSIONS_CHECK, PreflightFinding, check_plan};
+pub use preflight::{PERMISSIONS_CHECK, check_plan};
+pub use preflight_finding::{FindingSeverity, PreflightFinding};
 pub use principal_lookup::{PrincipalLookupError, find_principals};
 pub use progress::{
     CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming,
@@ -143,9 +150,9 @@ pub use role_assignments::{
 };
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
 pub use role_names::{RoleNameError, RoleNames};
-pub use roll_back::{NothingToRollBack, RestoredResource, RollBackPlan, roll_back};
+pub use roll_back::{NothingToRollBack, RestoredResource, RollBackError, RollBackPlan, roll_back};
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
-pub use unrecorded_resources::find_unrecorded_resources;
+pub use unrecorded_resources::{UnrecordedResource, find_unrecorded_resources};
 pub use workload_identities::{
     DataPlaneIdentity, FederatedCredentialDefinition, OPENSHIFT_AUDIENCE,
     WorkloadIdentityDefinition, workload_identities,

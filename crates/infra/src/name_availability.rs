@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::plan::{Plan, ResourceChange};
-use crate::preflight::PreflightFinding;
+use crate::preflight_finding::PreflightFinding;
 use crate::quotas::readable;
 use crate::resource::{DesiredResource, ResourceDefinition};
 use crate::resource_graph::ResourceGraph;

@@ -6,15 +6,21 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_azure::{
-    ArmBody as _, ArmClient, AssignedRole, AzureCallError, GraphClient, RoleAssignmentBody,
+    ArmBody as _, ArmClient, ArmRequest, AssignedRole, AzureCallError, GraphClient,
+    RoleAssignmentBody,
 };
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
+use crate::journal::{CreationEvidence, CreationMark, RecordedResource, WritePhase};
+use crate::ownership_evidence::OwnershipEvidence;
+use crate::resource::{Ownership, ResourceStack};
+
 /// A role assignment without a principal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrphanedAssignment {
     /// The id of the assignment.
@@ -25,6 +31,9 @@ pub struct OrphanedAssignment {
     pub role: String,
     /// The scope of the assignment.
     pub scope: String,
+    /// What the search found, as if it had been imported.
+    #[serde(skip)]
+    found: RecordedResource,
 }
 
 /// The search for orphaned role assignments failed, or its result would be wrong.
@@ -103,7 +112,8 @@ fn orphans(
         .filter_map(|AssignedRole { id, properties, .. }| {
             let id: ArmResourceId = id.parse().ok()?;
             // The list also contains assignments that the scope inherits.
-            scope.contains(&id).then_some(OrphanedAssignment {
+            scope.contains(&id).then(|| OrphanedAssignment {
+                found: found_record(&id, properties.created_on),
                 id,
                 principal: properties.principal_id,
                 role: properties.role_definition_id,
@@ -113,6 +123,38 @@ fn orphans(
         .collect();
     orphans.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
     orphans
+}
+
+fn found_record(id: &ArmResourceId, created: Option<Timestamp>) -> RecordedResource {
+    RecordedResource {
+        stack: ResourceStack::Infra,
+        id: id.clone(),
+        ownership: Ownership::Imported,
+        depends_on: Vec::new(),
+        phase: WritePhase::Complete,
+        creation: CreationEvidence::Confirmed(created.map(CreationMark::at).unwrap_or_default()),
+    }
+}
+
+/// Deletes the role assignment, unless another one has its id by now. Returns whether it does not exist any more.
+///
+/// # Errors
+///
+/// The error of the request.
+pub async fn delete_orphaned_assignment(
+    arm: &ArmClient,
+    assignment: &OrphanedAssignment,
+) -> Result<bool, AzureCallError> {
+    let (id, version) = (&assignment.id, RoleAssignmentBody::API_VERSION);
+    let Some(live) = arm.fetch_optional(id.as_str(), version).await? else { return Ok(true) };
+    let principal = live.body.pointer("/properties/principalId").and_then(Value::as_str);
+    let is_same_principal = principal.and_then(|id| id.parse().ok()) == Some(assignment.principal);
+    let evidence = OwnershipEvidence::of_untagged(&assignment.found);
+    if !is_same_principal || !evidence.is_ours(id, &live.body) {
+        return Ok(false);
+    }
+    arm.send(&ArmRequest::delete(id.as_str(), version)).await?;
+    Ok(true)
 }
 
 #[cfg(test)]

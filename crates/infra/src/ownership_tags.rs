@@ -45,6 +45,19 @@ impl OwnershipTags {
             && tag(INFRA_ID_TAG).and_then(Value::as_str) == Some(&self.infra_id)
     }
 
+    /// Whether the body has a tag that a controller of the cluster sets on its virtual machines, disks and addresses:
+    /// `kubernetes.io_cluster.<infraID>` of the cloud provider, or
+    /// `sigs.k8s.io_cluster-api-provider-azure_cluster_<name>` of Cluster API.
+    pub(crate) fn show_cluster_controller(&self, body: &Value) -> bool {
+        let (name, infra_id) = (&self.name, &self.infra_id);
+        let tags = [
+            format!("kubernetes.io_cluster.{infra_id}"),
+            format!("sigs.k8s.io_cluster-api-provider-azure_cluster_{infra_id}"),
+            format!("sigs.k8s.io_cluster-api-provider-azure_cluster_{name}"),
+        ];
+        tags.iter().any(|tag| body["tags"][tag].as_str() == Some("owned"))
+    }
+
     /// Adds the tags to a body.
     pub(crate) fn add_to(&self, body: &mut Value) {
         let tags = body.as_object_mut().map(|body| body.entry("tags").or_insert_with(|| json!({})));
@@ -52,5 +65,20 @@ impl OwnershipTags {
             tags.insert(CLUSTER_TAG.to_owned(), self.name.clone().into());
             tags.insert(INFRA_ID_TAG.to_owned(), self.infra_id.clone().into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_of_the_cluster_s_controllers_are_known_by_their_tag() {
+        let tags = OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-x".parse().unwrap());
+        let tagged = |tags_of_body| tags.show_cluster_controller(&json!({ "tags": tags_of_body }));
+        assert!(tagged(json!({ "kubernetes.io_cluster.harbour-x": "owned" })));
+        assert!(!tagged(json!({ "kubernetes.io_cluster.harbour-x": "shared" })));
+        assert!(!tagged(json!({ "kubernetes.io_cluster.harbour-xy": "owned" })));
+        assert!(!tagged(json!({})));
     }
 }

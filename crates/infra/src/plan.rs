@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::destroy::DestroyPlan;
 use crate::journal::{RecordedResource, RecordedState};
 use crate::live_state::{LiveResource, LiveState};
+use crate::ownership_evidence::OwnershipEvidence;
 use crate::ownership_tags::OwnershipTags;
 use crate::property_diff::{PropertyDifference, property_differences};
 use crate::property_reference::resolve_references;
@@ -231,14 +232,10 @@ fn decide_change(
             _ => ResourceChange::Create,
         };
     };
-    let ownership = match (&resource.definition, record) {
-        (ResourceDefinition::Existing { .. }, _) => Ownership::Existing,
-        // A record of another id is no record of this resource: another client can have created an equal one.
-        (_, Some(record)) if record.id == found.id => record.ownership,
-        // Earlier versions gave some role assignments other keys.
-        _ if recorded.owns(&found.id) => Ownership::Created,
-        _ if tags.are_on(&found.body) => Ownership::Created,
-        _ => Ownership::Existing,
+    let ownership = match resource.definition {
+        ResourceDefinition::Existing { .. } => Ownership::Existing,
+        _ => OwnershipEvidence::of_id(recorded, &resource.key, &found.id, tags)
+            .ownership_of(&found.id, &found.body),
     };
     let differences = live_differences(resource, found, live);
     if differences.is_empty() {
@@ -323,7 +320,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::journal::WritePhase;
+    use crate::journal::{CreationEvidence, WritePhase};
 
     fn id(path: &str) -> ArmResourceId {
         format!("/subscriptions/s/resourceGroups/{path}").parse().unwrap()
@@ -337,12 +334,18 @@ mod tests {
 
     fn record(path: &str, ownership: Ownership) -> RecordedResource {
         let (stack, id) = (ResourceStack::Infra, id(path));
-        let (depends_on, phase) = (Vec::new(), WritePhase::Sent);
-        RecordedResource { stack, id, ownership, depends_on, phase }
+        let (depends_on, phase) = (Vec::new(), WritePhase::Complete);
+        let creation = CreationEvidence::Unknown;
+        RecordedResource { stack, id, ownership, depends_on, phase, creation }
     }
 
     fn tags() -> OwnershipTags {
         OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-x".parse().unwrap())
+    }
+
+    fn tagged(mut body: Value) -> Value {
+        tags().add_to(&mut body);
+        body
     }
 
     fn plain() -> ResourceDefinition {
@@ -362,7 +365,11 @@ mod tests {
     fn record_of_another_id_is_no_ownership() {
         let (resource, record) = (resource("ours", plain()), record("ours", Ownership::Created));
         for (found, ownership) in [("OURS", Ownership::Created), ("other", Ownership::Existing)] {
-            let found = LiveResource { id: id(found), body: json!({}) };
+            let body = match ownership {
+                Ownership::Created => tagged(json!({})),
+                _ => json!({}),
+            };
+            let found = LiveResource { id: id(found), body };
             let change = change(&resource, &record, Some(&found));
             assert_eq!(change, ResourceChange::None { ownership });
         }
@@ -408,7 +415,8 @@ mod tests {
             ResourceDefinition::untagged("2024-01-01", json!({ "location": "westus" }));
         let (resource, record) = (resource("a", definition), record("a", Ownership::Created));
         for (location, is_problem) in [("eastus", true), ("West US", false)] {
-            let found = LiveResource { id: id("a"), body: json!({ "location": location }) };
+            let body = tagged(json!({ "location": location }));
+            let found = LiveResource { id: id("a"), body };
             let change = change(&resource, &record, Some(&found));
             let found_problem = matches!(
                 change,

@@ -1,4 +1,4 @@
-//! The checks before the first write: permissions, resource providers, locks and limits.
+//! The checks before the first write: values, permissions, resource providers, locks and limits.
 //!
 //! Every finding is collected, so that one run shows all problems.
 
@@ -9,52 +9,17 @@ use lanyard_azure::{
     RoleAssignmentBody,
 };
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
-use serde::Serialize;
 
 use crate::caller_permissions::{RequiredAction, missing_actions};
 use crate::management_locks::{LockableWrite, LockedResource, find_locked_resources};
 use crate::plan::{Plan, PlannedResource, ResourceChange};
+use crate::preflight_finding::PreflightFinding;
 use crate::quotas::check_quotas;
 use crate::resource_graph::ResourceGraph;
+use crate::value_checks::check_values;
 
 /// The name of the check of the signed-in identity's permissions.
 pub const PERMISSIONS_CHECK: &str = "permissions";
-
-/// What a check before the first write found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PreflightFinding {
-    /// Whether the run must not start.
-    pub severity: FindingSeverity,
-    /// The check, such as `permissions`.
-    pub check: &'static str,
-    /// What is wrong.
-    pub message: String,
-    /// What to do next.
-    pub hint: String,
-}
-
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FindingSeverity {
-    /// The run would fail.
-    Error,
-    /// The run can succeed, but the user should know.
-    Warning,
-}
-
-impl PreflightFinding {
-    /// A finding that prevents the run.
-    pub fn error(check: &'static str, message: String, hint: impl Into<String>) -> Self {
-        Self { severity: FindingSeverity::Error, check, message, hint: hint.into() }
-    }
-
-    /// A finding that does not prevent the run.
-    pub fn warning(check: &'static str, message: String, hint: impl Into<String>) -> Self {
-        Self { severity: FindingSeverity::Warning, check, message, hint: hint.into() }
-    }
-}
 
 /// Checks whether the writes of a plan can succeed. Sends GET requests only.
 ///
@@ -72,6 +37,7 @@ pub async fn check_plan(
     if writes.is_empty() {
         return Ok(findings);
     }
+    findings.extend(check_values(arm, subscription, plan, graph).await?);
     let groups = existing_groups(arm, subscription, &writes).await?;
     let required = required_actions(subscription, &writes, &groups);
     for action in missing_actions(arm, &required).await? {

@@ -12,7 +12,7 @@ use lanyard_vocabulary::SubscriptionId;
 use serde_json::Value;
 
 use crate::plan::{Plan, ResourceChange};
-use crate::preflight::PreflightFinding;
+use crate::preflight_finding::PreflightFinding;
 use crate::resource::{DesiredResource, ResourceDefinition};
 use crate::resource_graph::ResourceGraph;
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::resource::{DesiredResource, ResourceKey};
+use uuid::Uuid;
+
+use crate::resource::{DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey};
 
 /// Resources in topological order: each one is behind its dependencies.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -76,6 +78,21 @@ impl ResourceGraph {
     /// The resource with this key.
     pub fn get(&self, key: &ResourceKey) -> Option<&DesiredResource> {
         self.resources.iter().find(|resource| resource.key == *key)
+    }
+
+    /// The object ids of the principals that get roles, without those of the graph's own managed identities.
+    pub fn principals(&self) -> Vec<Uuid> {
+        let definitions = self.resources.iter().map(|resource| &resource.definition);
+        let principals = definitions.filter_map(|definition| match definition {
+            ResourceDefinition::RoleAssignment { principal, .. } => Some(principal),
+            _ => None,
+        });
+        principals
+            .filter_map(|principal| match principal {
+                PrincipalReference::ObjectId(id) | PrincipalReference::User(id) => Some(*id),
+                PrincipalReference::Property { .. } => None,
+            })
+            .collect()
     }
 }
 

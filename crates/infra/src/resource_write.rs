@@ -12,13 +12,16 @@ use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, format_error_chain};
 use serde_json::Value;
 
+use crate::api_versions::api_version_of;
 use crate::apply::{RunContext, RunOptions};
-use crate::journal::{JournalEntry, JournalError, WriteKind};
+use crate::journal::{CreationMark, JournalEntry, JournalError, RecordedResource, WriteKind};
+use crate::ownership_evidence::OwnershipEvidence;
 use crate::plan::PlanProblem;
 use crate::progress::ProgressPhase;
 use crate::resource::{Ownership, ResourceKey, ResourceStack};
 use crate::resource_request::UnknownValueError;
 use crate::run_steps::ProgressReporter;
+use crate::unrecorded_resources::unrecorded_in_group;
 
 /// The write of a resource failed, or was not attempted.
 #[derive(Debug, thiserror::Error)]
@@ -56,9 +59,51 @@ pub enum ResourceError {
         /// The id of the group, or of a resource in it.
         id: ArmResourceId,
     },
+    /// Another client created the resource.
+    #[error(
+        "`{id}` is not changed, because neither its tags nor its creator show that lanyard created it"
+    )]
+    NotOurs {
+        /// The id of the resource.
+        id: ArmResourceId,
+    },
+    /// The journal names a role assignment whose principal is not one of the cluster.
+    #[error(
+        "the role assignment `{id}` is not created again, because its principal in the journal is not one of this cluster"
+    )]
+    UnknownPrincipal {
+        /// The id of the role assignment.
+        id: ArmResourceId,
+    },
+    /// A resource group contains resources of other clients.
+    #[error("`{id}` is not deleted, because it contains resources that are not part of this removal: {}", .resources.join(", "))]
+    OtherResources {
+        /// The id of the group.
+        id: ArmResourceId,
+        /// The ids of these resources, as Azure lists them.
+        resources: Vec<String>,
+    },
     /// A value of another resource is missing.
     #[error(transparent)]
     UnknownValue(#[from] UnknownValueError),
+}
+
+/// What the deletion of a resource did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeletionResult {
+    /// The resource does not exist any more.
+    Deleted,
+    /// The resource belongs to another client, and stays. The journal does not record it as lanyard's any more.
+    Kept,
+}
+
+/// What lanyard knows about a resource that it deletes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeletedRecord<'a> {
+    /// The record of the resource; `None` if the journal has none.
+    pub(crate) record: Option<&'a RecordedResource>,
+    /// The records of the resources that are removed with it.
+    pub(crate) contained: &'a [&'a RecordedResource],
 }
 
 impl From<AzureCallError> for ResourceError {
@@ -86,6 +131,15 @@ impl ErrorHint for ResourceError {
             },
             Self::TimedOut { .. } | Self::StillChanging { .. } => {
                 "run the command again, or wait longer with --timeout"
+            }
+            Self::NotOurs { .. } => {
+                "to let lanyard change or remove it, adopt it: with `lanyard import azure` for a cluster, otherwise with --import; otherwise choose another name"
+            }
+            Self::UnknownPrincipal { .. } => {
+                "check who can write to the journal; to create the roles of the configuration, run the command without --roll-back"
+            }
+            Self::OtherResources { .. } => {
+                "move or delete these resources, or remove them with the group by --include-unrecorded"
             }
             Self::NotRestorable { .. } => {
                 "run the command without --roll-back, which creates the missing resources again"
@@ -126,31 +180,94 @@ impl ResourceWriter<'_> {
         build: impl AsyncFn() -> Result<ArmRequest, ResourceError>,
     ) -> Result<Value, ResourceError> {
         self.announce().await?;
-        Ok(self.context.journal.while_writable(self.repeat(build)).await??.body)
+        let write = self.repeat(async || match build().await {
+            Ok(request) => Ok(self.attempt(&request).await?),
+            // A read before the write can be throttled, too.
+            Err(ResourceError::Azure(error)) => Ok(Err(*error)),
+            Err(error) => Err(error),
+        });
+        match self.context.journal.while_writable(write).await? {
+            Ok(response) => Ok(response.body),
+            Err(error) => {
+                if self.kind == WriteKind::Create {
+                    self.retract_creation().await?;
+                }
+                Err(error)
+            }
+        }
     }
 
-    /// Deletes the resource. A resource that does not exist counts as deleted.
+    /// Ends the record of a creation that Azure rejected, if nothing shows that the resource is lanyard's.
+    async fn retract_creation(&self) -> Result<(), JournalError> {
+        let version = api_version_of(self.id);
+        // Without a reply, the next run decides from the live resource.
+        let Ok(live) = self.context.arm.fetch_optional(self.id.as_str(), version).await else {
+            return Ok(());
+        };
+        let state = self.context.journal.state();
+        match live {
+            None => self.record_removed().await,
+            Some(live) => {
+                let evidence = OwnershipEvidence::new(state.get(self.key), self.context.tags);
+                if evidence.is_ours(self.id, &live.body) {
+                    return Ok(());
+                }
+                self.record(self.id, Ownership::Existing, &live.body).await
+            }
+        }
+    }
+
+    /// Deletes the resource, unless it belongs to another client. A resource that does not exist counts as deleted.
     ///
     /// # Errors
     ///
-    /// As [`ResourceWriter::put`].
-    pub(crate) async fn delete(&self, api_version: &'static str) -> Result<(), ResourceError> {
+    /// As [`ResourceWriter::put`], and [`ResourceError::OtherResources`] for a resource group.
+    pub(crate) async fn delete(
+        &self,
+        deleted: DeletedRecord<'_>,
+    ) -> Result<DeletionResult, ResourceError> {
+        let RunContext { arm, tags, options, .. } = self.context;
+        let api_version = api_version_of(self.id);
+        let live = self.read(async || arm.fetch_optional(self.id.as_str(), api_version).await);
+        let Some(live) = live.await? else {
+            self.record_removed().await?;
+            return Ok(DeletionResult::Deleted);
+        };
+        if !OwnershipEvidence::new(deleted.record, tags).is_ours(self.id, &live.body) {
+            self.record(self.id, Ownership::Existing, &live.body).await?;
+            return Ok(DeletionResult::Kept);
+        }
+        if self.id.resource_type().is_none() && !options.removes_unrecorded {
+            let unrecorded =
+                async || unrecorded_in_group(arm, self.id, deleted.contained, tags).await;
+            let resources = self.read(unrecorded).await?;
+            if !resources.is_empty() {
+                let id = self.id.clone();
+                return Err(ResourceError::OtherResources { id, resources });
+            }
+        }
         self.announce().await?;
         let request = ArmRequest::delete(self.id.as_str(), api_version);
-        let deletion = self.repeat(async || Ok(request.clone()));
+        let deletion = self.repeat(async || Ok(self.attempt(&request).await?));
         match self.context.journal.while_writable(deletion).await? {
             Err(ResourceError::Azure(error)) if is_not_found(&error) => {}
             result => drop(result?),
         }
-        let (at, key) = (self.context.clock.now(), self.key.clone());
-        Ok(self.context.journal.record(&JournalEntry::Removed { at, key }).await?)
+        self.record_removed().await?;
+        Ok(DeletionResult::Deleted)
     }
 
-    /// Records that the resource exists.
+    async fn record_removed(&self) -> Result<(), JournalError> {
+        let (at, key) = (self.context.clock.now(), self.key.clone());
+        self.context.journal.record(&JournalEntry::Removed { at, key }).await
+    }
+
+    /// Records that the resource with this id and body exists.
     pub(crate) async fn record(
         &self,
         id: &ArmResourceId,
         ownership: Ownership,
+        body: &Value,
     ) -> Result<(), JournalError> {
         let entry = JournalEntry::Recorded {
             at: self.context.clock.now(),
@@ -159,6 +276,7 @@ impl ResourceWriter<'_> {
             id: id.clone(),
             ownership,
             depends_on: self.depends_on.to_vec(),
+            created: Some(CreationMark::of(body)),
         };
         self.context.journal.record(&entry).await
     }
@@ -177,16 +295,25 @@ impl ResourceWriter<'_> {
         self.context.journal.record(&entry).await
     }
 
-    async fn repeat(
+    /// Reads what a write depends on. Repeats the read while Azure rejects it for now.
+    pub(crate) async fn read<T>(
         &self,
-        build: impl AsyncFn() -> Result<ArmRequest, ResourceError>,
-    ) -> Result<AzureResponse, ResourceError> {
+        read: impl AsyncFn() -> Result<T, AzureCallError>,
+    ) -> Result<T, ResourceError> {
+        self.repeat(async || Ok(read().await.map_err(OperationError::Call))).await
+    }
+
+    /// Repeats an attempt while Azure rejects it for now. The outer error of an attempt is final.
+    async fn repeat<T>(
+        &self,
+        attempt: impl AsyncFn() -> Result<Result<T, OperationError>, ResourceError>,
+    ) -> Result<T, ResourceError> {
         let clock = self.context.clock;
         let began = clock.monotonic();
         let mut pause = FIRST_PAUSE;
         loop {
-            let source = match self.attempt(&build().await?).await? {
-                Ok(response) => return Ok(response),
+            let source = match attempt().await? {
+                Ok(value) => return Ok(value),
                 Err(error) => error,
             };
             let asked = match source.class() {

@@ -3,23 +3,25 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use lanyard_azure::{ArmBody as _, RoleAssignmentBody};
+use lanyard_azure::{ArmBody as _, AzureCallError, ManagedIdentityBody, RoleAssignmentBody};
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::api_versions::api_version_of;
 use crate::apply::{ResourceOutcome, RunContext, RunReport};
 use crate::destroy::{DestroyPlan, DestroyedResource, remove_resource};
 use crate::graph_run::{GraphNode, run_graph, sort_by_dependencies};
 use crate::journal::{
-    JournalError, RecordedResource, RecordedState, RunChange, RunCommand, UndoAction, WriteKind,
-    WritePhase,
+    CreationEvidence, JournalError, RecordedResource, RecordedState, RunChange, RunCommand,
+    UndoAction, WriteKind, WritePhase,
 };
+use crate::ownership_evidence::OwnershipEvidence;
 use crate::resource::{Ownership, ResourceKey, ResourceStack, write_lock};
 use crate::resource_request::{body_before_run, is_restored, restore_request};
-use crate::resource_write::{ResourceError, ResourceWriter};
+use crate::resource_write::{DeletedRecord, DeletionResult, ResourceError, ResourceWriter};
 use crate::run_steps::{ProgressReporter, RunSteps};
 
 /// How an unfinished run is undone.
@@ -48,10 +50,9 @@ pub struct RestoredResource {
     pub recreated: bool,
     #[serde(skip)]
     undo: UndoAction,
+    /// The record before the run.
     #[serde(skip)]
-    ownership: Ownership,
-    #[serde(skip)]
-    depends_on: Vec<ResourceKey>,
+    record: RecordedResource,
     /// The resources that are restored first. Not those that the run created: they are removed later.
     #[serde(skip)]
     after: Vec<ResourceKey>,
@@ -95,6 +96,27 @@ impl ErrorHint for NothingToRollBack {
     }
 }
 
+/// The roll-back could not begin, or its end could not be recorded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RollBackError {
+    /// The managed identities that the journal records cannot be read.
+    #[error("reading the managed identities of the journal failed")]
+    Identities(#[from] AzureCallError),
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl ErrorHint for RollBackError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Identities(error) => error.hint(),
+            Self::Journal(error) => error.hint(),
+        }
+    }
+}
+
 impl RollBackPlan {
     /// How the unfinished runs of these stacks are undone.
     ///
@@ -127,7 +149,7 @@ impl RollBackPlan {
             .collect();
         let keys: BTreeSet<_> = restored.iter().map(|it| it.key.clone()).collect();
         for resource in &mut restored {
-            let needed = resource.depends_on.iter().filter(|key| keys.contains(key));
+            let needed = resource.record.depends_on.iter().filter(|key| keys.contains(key));
             resource.after = needed.cloned().collect();
         }
         let restored = sort_by_dependencies(restored, |it| &it.key, |it| &it.after);
@@ -141,7 +163,10 @@ impl RollBackPlan {
         let dependents: Vec<_> = restored
             .iter()
             .map(|it| {
-                (&it.key, recorded.get(&it.key).map_or(&*it.depends_on, |it| &*it.depends_on))
+                (
+                    &it.key,
+                    recorded.get(&it.key).map_or(&*it.record.depends_on, |it| &*it.depends_on),
+                )
             })
             .collect();
         let removed = DestroyPlan::of_resources(&created.iter().collect(), &dependents);
@@ -168,6 +193,7 @@ fn created_resource(
         ownership: change.ownership,
         depends_on: change.depends_on.clone(),
         phase: WritePhase::Sent,
+        creation: CreationEvidence::Unknown,
     })
 }
 
@@ -178,18 +204,23 @@ impl RestoredResource {
             UndoAction::Restore { before, .. } | UndoAction::Recreate { before, .. } => before,
             UndoAction::RecordEarlier => &Value::Null,
         };
+        // A resource that Azure compares by content can have another id than the desired one.
+        let id_before = before["id"].as_str().and_then(|id| id.parse().ok());
+        let id: ArmResourceId = id_before.unwrap_or_else(|| change.id.clone());
         Some(Self {
             key: key.clone(),
             stack,
-            // A resource that Azure compares by content can have another id than the desired one.
-            id: before["id"]
-                .as_str()
-                .and_then(|id| id.parse().ok())
-                .unwrap_or_else(|| change.id.clone()),
+            id: id.clone(),
             recreated: matches!(change.undo, UndoAction::Recreate { .. }),
             undo: change.undo.clone(),
-            ownership: change.ownership,
-            depends_on: change.depends_on.clone(),
+            record: RecordedResource {
+                stack,
+                id,
+                ownership: change.ownership,
+                depends_on: change.depends_on.clone(),
+                phase: WritePhase::Complete,
+                creation: change.creation.clone(),
+            },
             after: Vec::new(),
         })
     }
@@ -199,20 +230,34 @@ impl RestoredResource {
         GraphNode { key, depends_on, lock: write_lock(&self.id) }
     }
 
-    async fn restore(&self, steps: &RunSteps<'_>) -> Result<ResourceOutcome, ResourceError> {
+    async fn restore(
+        &self,
+        steps: &RunSteps<'_>,
+        principals: &BTreeSet<Uuid>,
+    ) -> Result<ResourceOutcome, ResourceError> {
         let (context, version) = (steps.context, api_version_of(&self.id));
         let read = async || context.arm.fetch_optional(self.id.as_str(), version).await;
         let live = read().await?.map(|live| live.body);
+        let no_report = |_| {};
+        if let Some(live) = &live
+            && !self.is_ours(context, live)
+        {
+            let writer = self.writer(context, WriteKind::Update, &no_report);
+            writer.record(&self.id, Ownership::Existing, live).await?;
+            return Ok(ResourceOutcome::Kept);
+        }
         let write = self.write(live.as_ref());
         let (word, kind, outcome) = match write {
             RestoreWrite::None => {
-                let no_report = |_| {};
                 let writer = self.writer(context, WriteKind::Update, &no_report);
-                writer.record(&self.id, self.ownership).await?;
+                writer.record(&self.id, self.record.ownership, &live.unwrap_or_default()).await?;
                 return Ok(ResourceOutcome::Unchanged);
             }
             RestoreWrite::Impossible => {
                 return Err(ResourceError::NotRestorable { id: self.id.clone() });
+            }
+            _ if !self.has_known_principal(principals) => {
+                return Err(ResourceError::UnknownPrincipal { id: self.id.clone() });
             }
             RestoreWrite::Create => ("create", WriteKind::Create, ResourceOutcome::Created),
             RestoreWrite::Update => ("update", WriteKind::Update, ResourceOutcome::Updated),
@@ -221,19 +266,56 @@ impl RestoredResource {
         steps
             .run(&self.key, word, async |report| {
                 if write == RestoreWrite::Replace {
-                    self.writer(context, WriteKind::Delete, report).delete(version).await?;
+                    self.delete_replacement(context, report).await?;
                 }
                 let writer = self.writer(context, kind, report);
                 let build = async || {
                     let live = read().await?.map(|live| live.body);
+                    if live.as_ref().is_some_and(|live| !self.is_ours(context, live)) {
+                        return Err(ResourceError::NotOurs { id: self.id.clone() });
+                    }
                     let body = self.body(live.as_ref());
                     Ok(restore_request(&self.id, version, &body, live.as_ref()))
                 };
-                writer.put(build).await?;
-                writer.record(&self.id, self.ownership).await?;
+                let restored = writer.put(build).await?;
+                writer.record(&self.id, self.record.ownership, &restored).await?;
                 Ok(outcome)
             })
             .await
+    }
+
+    /// Whether the live resource is the one before the run, or the one that the run created in its place.
+    fn is_ours(&self, context: RunContext<'_>, live: &Value) -> bool {
+        let state = context.journal.state();
+        let replacement = state.get(&self.key);
+        [Some(&self.record), replacement]
+            .into_iter()
+            .any(|record| OwnershipEvidence::new(record, context.tags).is_ours(&self.id, live))
+    }
+
+    /// Whether a role assignment is one of a principal of the cluster. A journal that another person changed could
+    /// otherwise give roles to any principal.
+    fn has_known_principal(&self, principals: &BTreeSet<Uuid>) -> bool {
+        if !self.id.has_type(RoleAssignmentBody::RESOURCE_TYPE) {
+            return true;
+        }
+        let body = self.body(None);
+        let principal = body.pointer("/properties/principalId").and_then(Value::as_str);
+        principal.and_then(|id| id.parse().ok()).is_some_and(|id| principals.contains(&id))
+    }
+
+    /// Deletes the role assignment that the run created in the place of this one.
+    async fn delete_replacement(
+        &self,
+        context: RunContext<'_>,
+        report: ProgressReporter<'_>,
+    ) -> Result<(), ResourceError> {
+        let state = context.journal.state();
+        let deleted = DeletedRecord { record: state.get(&self.key), contained: &[] };
+        match self.writer(context, WriteKind::Delete, report).delete(deleted).await? {
+            DeletionResult::Deleted => Ok(()),
+            DeletionResult::Kept => Err(ResourceError::NotOurs { id: self.id.clone() }),
+        }
     }
 
     /// The write that restores the resource.
@@ -297,7 +379,7 @@ impl RestoredResource {
             stack: self.stack,
             id: &self.id,
             kind,
-            depends_on: &self.depends_on,
+            depends_on: &self.record.depends_on,
             before: None,
             desired: None,
             report,
@@ -305,24 +387,50 @@ impl RestoredResource {
     }
 }
 
-/// Undoes an unfinished run. It can be interrupted and run again at any point, also as an ordinary run.
+/// The object ids of the managed identities that the journal records and whose live resources are lanyard's.
+async fn recorded_principals(context: RunContext<'_>) -> Result<BTreeSet<Uuid>, AzureCallError> {
+    let mut principals = BTreeSet::new();
+    for (_, record) in context.journal.state().resources() {
+        if !record.id.has_type(ManagedIdentityBody::RESOURCE_TYPE) {
+            continue;
+        }
+        let version = ManagedIdentityBody::API_VERSION;
+        let Some(live) = context.arm.fetch_optional(record.id.as_str(), version).await? else {
+            continue;
+        };
+        if OwnershipEvidence::new(Some(record), context.tags).is_ours(&record.id, &live.body) {
+            let principal = live.body.pointer("/properties/principalId").and_then(Value::as_str);
+            principals.extend(principal.and_then(|id| id.parse::<Uuid>().ok()));
+        }
+    }
+    Ok(principals)
+}
+
+/// Undoes an unfinished run. `principals` are those of the cluster's configuration to which it assigns roles, beside
+/// the managed identities of the journal. The run can be interrupted and run again at any point, also as an ordinary run.
 ///
 /// # Errors
 ///
-/// [`JournalError`] if the end of the roll-back cannot be recorded. Errors of single writes are in the report.
+/// [`RollBackError`] if the identities of the journal cannot be read, or the end of the roll-back cannot be recorded.
+/// Errors of single writes are in the report.
 pub async fn roll_back(
     context: RunContext<'_>,
     plan: &RollBackPlan,
-) -> Result<RunReport, JournalError> {
+    principals: &BTreeSet<Uuid>,
+) -> Result<RunReport, RollBackError> {
+    let mut principals = principals.clone();
+    if plan.restored.iter().any(|it| it.id.has_type(RoleAssignmentBody::RESOURCE_TYPE)) {
+        principals.extend(recorded_principals(context).await?);
+    }
     let steps = RunSteps::begin(context);
     let removed = plan.removed.resources.iter().map(DestroyedResource::node);
     let nodes = plan.restored.iter().map(RestoredResource::node).chain(removed).collect();
     let results = run_graph(nodes, context.options.parallel, async |key| {
         if let Some(restored) = plan.restored.iter().find(|it| it.key == key) {
-            return restored.restore(&steps).await;
+            return restored.restore(&steps, &principals).await;
         }
         match plan.removed.resources.iter().find(|it| it.key == key) {
-            Some(removed) => remove_resource(&steps, removed).await,
+            Some(removed) => remove_resource(&steps, &plan.removed, removed).await,
             None => Ok(ResourceOutcome::Unchanged),
         }
     })
@@ -344,6 +452,7 @@ mod tests {
         let change = RunChange {
             id: format!("/subscriptions/s/resourceGroups/g{id}").parse().unwrap(),
             ownership: Ownership::Created,
+            creation: CreationEvidence::Unknown,
             depends_on: Vec::new(),
             undo,
         };

@@ -4,16 +4,27 @@ use lanyard_azure::{ArmBody as _, ArmClient, AzureCallError, ResourceGroupBody};
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
-use crate::cluster_identifiers::ClusterIdentifiers;
+use crate::api_versions::api_version_of;
 use crate::destroy::DestroyPlan;
-use crate::journal::RecordedState;
+use crate::journal::RecordedResource;
+use crate::ownership_evidence::OwnershipEvidence;
+use crate::ownership_tags::OwnershipTags;
 
-/// Lists the resources that the deletion of the plan's groups would remove, although neither the plan nor a tag
-/// shows that they belong to the cluster. A resource of another stack of the journal is one of them.
+/// A resource in a group that does not belong to the removal of the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnrecordedResource {
+    /// The resource group.
+    pub group: ArmResourceId,
+    /// The id of the resource, as Azure lists it. Names of some types contain characters that an id of lanyard's
+    /// resources cannot have, such as spaces.
+    pub id: String,
+}
+
+/// Lists the resources that the deletion of the plan's groups would remove, although the plan does not contain them,
+/// or nothing shows that they belong to lanyard. A resource of another stack of the journal is one of them.
 ///
-/// The controllers of the cluster tag their machines, disks and addresses with
-/// `kubernetes.io_cluster.<infraID>` or `sigs.k8s.io_cluster-api-provider-azure_cluster_<name>`; resources with
-/// such a tag belong to the cluster.
+/// The controllers of the cluster tag their virtual machines, disks and addresses; resources with such a tag belong
+/// to the cluster.
 ///
 /// # Errors
 ///
@@ -21,74 +32,77 @@ use crate::journal::RecordedState;
 pub async fn find_unrecorded_resources(
     arm: &ArmClient,
     plan: &DestroyPlan,
-    recorded: &RecordedState,
-    identifiers: &ClusterIdentifiers,
-) -> Result<Vec<ArmResourceId>, AzureCallError> {
+    tags: &OwnershipTags,
+) -> Result<Vec<UnrecordedResource>, AzureCallError> {
     let mut unrecorded = Vec::new();
-    let planned = planned_ids(plan, recorded);
     let is_group =
         |id: &ArmResourceId| id.resource_type().is_none() && id.resource_group().is_some();
-    for group in plan.resources.iter().filter(|it| is_group(&it.id)) {
-        let path = format!("{}/resources", group.id);
-        let listed = match arm.list(&path, ResourceGroupBody::API_VERSION, &[]).await {
-            Err(AzureCallError::NotFound { .. }) => continue,
-            listed => listed?,
-        };
-        for body in listed {
-            let Some(id) = body["id"].as_str().and_then(|id| id.parse::<ArmResourceId>().ok())
-            else {
-                continue;
+    let planned = plan.records();
+    for group in plan.resources.iter().map(|it| &it.id).filter(|id| is_group(id)) {
+        let found = unrecorded_in_group(arm, group, &planned, tags).await?;
+        unrecorded
+            .extend(found.into_iter().map(|id| UnrecordedResource { group: group.clone(), id }));
+    }
+    Ok(unrecorded)
+}
+
+/// The ids of the resources in a group that neither the planned records nor a tag of a controller cover.
+pub(crate) async fn unrecorded_in_group(
+    arm: &ArmClient,
+    group: &ArmResourceId,
+    planned: &[&RecordedResource],
+    tags: &OwnershipTags,
+) -> Result<Vec<String>, AzureCallError> {
+    let path = format!("{group}/resources");
+    let listed = match arm.list(&path, ResourceGroupBody::API_VERSION, &[]).await {
+        Err(AzureCallError::NotFound { .. }) => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let mut unrecorded = Vec::new();
+    for body in listed {
+        let text = body["id"].as_str().unwrap_or("a resource without an id");
+        let is_known = tags.show_cluster_controller(&body)
+            || match text.parse() {
+                Ok(id) => is_planned(arm, &id, &body, planned, tags).await?,
+                // Resources of lanyard have ids that can be parsed.
+                Err(_) => false,
             };
-            let is_recorded = planned.iter().any(|record| is_contained(record, &id));
-            if !is_recorded && !is_tagged_by_controller(&body, identifiers) {
-                unrecorded.push(id);
-            }
+        if !is_known {
+            unrecorded.push(text.to_owned());
         }
     }
     Ok(unrecorded)
 }
 
-/// The ids of the resources of lanyard that the plan removes.
-fn planned_ids<'a>(plan: &DestroyPlan, recorded: &'a RecordedState) -> Vec<&'a ArmResourceId> {
-    let records = plan.resources.iter().filter_map(|it| recorded.get(&it.key));
-    records.filter(|record| record.ownership.is_ours()).map(|record| &record.id).collect()
-}
-
-/// Whether the recorded resource is this one or its parent. A group is no record of its content.
-fn is_contained(recorded: &ArmResourceId, id: &ArmResourceId) -> bool {
-    recorded.resource_type().is_some() && recorded.contains(id)
-}
-
-fn is_tagged_by_controller(body: &Value, identifiers: &ClusterIdentifiers) -> bool {
-    let (name, infra_id) = (identifiers.name(), identifiers.infra_id());
-    let tags = [
-        format!("kubernetes.io_cluster.{infra_id}"),
-        format!("sigs.k8s.io_cluster-api-provider-azure_cluster_{infra_id}"),
-        format!("sigs.k8s.io_cluster-api-provider-azure_cluster_{name}"),
-    ];
-    let owned = |tag: &String| body["tags"][tag].as_str() == Some("owned");
-    tags.iter().any(owned)
+/// Whether the listed resource is one that the plan removes, or is below one.
+async fn is_planned(
+    arm: &ArmClient,
+    id: &ArmResourceId,
+    body: &Value,
+    planned: &[&RecordedResource],
+    tags: &OwnershipTags,
+) -> Result<bool, AzureCallError> {
+    let Some(record) = planned.iter().find(|record| record.id == *id) else {
+        // The record of a group does not cover its content.
+        let is_parent = |record: &RecordedResource| {
+            record.id.resource_type().is_some() && record.id.contains(id)
+        };
+        return Ok(planned.iter().any(|record| is_parent(record)));
+    };
+    let evidence = OwnershipEvidence::new(Some(record), tags);
+    if evidence.is_ours(id, body) {
+        return Ok(true);
+    }
+    // Lists have no creators. Only imported resources, which have no tags of lanyard, need the second read.
+    let live = arm.fetch_optional(id.as_str(), api_version_of(id)).await?;
+    Ok(live.is_none_or(|live| evidence.is_ours(id, &live.body)))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::journal::JournalEntry;
+    use crate::journal::{JournalEntry, RecordedState};
     use crate::resource::{Ownership, ResourceKey, ResourceStack};
-
-    #[test]
-    fn resources_of_the_cluster_s_controllers_are_known_by_their_tag() {
-        let identifiers =
-            ClusterIdentifiers::new("harbour".parse().unwrap(), "harbour-x".parse().unwrap())
-                .unwrap();
-        let tagged = |tags| is_tagged_by_controller(&json!({ "tags": tags }), &identifiers);
-        assert!(tagged(json!({ "kubernetes.io_cluster.harbour-x": "owned" })));
-        assert!(!tagged(json!({ "kubernetes.io_cluster.harbour-x": "shared" })));
-        assert!(!tagged(json!({ "kubernetes.io_cluster.harbour-xy": "owned" })));
-        assert!(!tagged(json!({})));
-    }
 
     #[test]
     fn resources_of_another_stack_are_not_removed_with_the_group() {
@@ -106,26 +120,15 @@ mod tests {
                 id: id.parse().unwrap(),
                 ownership: Ownership::Created,
                 depends_on: Vec::new(),
+                created: None,
             });
         }
         let planned = |stacks: &[ResourceStack]| {
             let plan = DestroyPlan::new(&state, stacks);
-            planned_ids(&plan, &state)
-                .into_iter()
-                .map(|id| id.name().to_owned())
-                .collect::<Vec<_>>()
+            let names = plan.records().into_iter().map(|record| record.id.name().to_owned());
+            names.collect::<Vec<_>>()
         };
         assert_eq!(planned(&[ResourceStack::Infra]), ["g", "v"]);
         assert_eq!(planned(&[ResourceStack::Infra, ResourceStack::Iam]).len(), 3);
-    }
-
-    #[test]
-    fn record_of_a_group_does_not_cover_its_content() {
-        let id = |text: &str| text.parse::<ArmResourceId>().unwrap();
-        let group = "/subscriptions/s/resourceGroups/g";
-        let vnet = format!("{group}/providers/Microsoft.Network/virtualNetworks/v");
-        assert!(!is_contained(&id(group), &id(&vnet)));
-        assert!(is_contained(&id(&vnet), &id(&format!("{vnet}/subnets/s"))));
-        assert!(!is_contained(&id(&vnet), &id(&format!("{vnet}2"))));
     }
 }

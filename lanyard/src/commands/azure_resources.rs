@@ -18,9 +18,9 @@ use std::time::Duration;
 use lanyard_azure::AzureCallError;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    ClusterIdentifiers, FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding,
-    RecordedState, ResourceError, ResourceGraph, ResourceKey, RunContext, RunOptions, RunReport,
-    api_version_of, check_names, check_plan, find_unrecorded_resources,
+    FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding, RecordedState,
+    ResourceError, ResourceGraph, ResourceKey, RunContext, RunOptions, RunReport,
+    UnrecordedResource, api_version_of, check_names, check_plan, find_unrecorded_resources,
     wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::format_error_chain;
@@ -82,7 +82,6 @@ pub(in crate::commands) struct StackTarget<'a> {
     pub(in crate::commands) graph: ResourceGraph,
     /// Whether the graph has all resources of the command; otherwise a further run of the same command follows.
     pub(in crate::commands) is_complete: bool,
-    pub(in crate::commands) identifiers: ClusterIdentifiers,
     pub(in crate::commands) tags: OwnershipTags,
     /// Whether resources stay that lanyard created for an earlier configuration.
     pub(in crate::commands) keeps_superseded: bool,
@@ -148,11 +147,11 @@ pub(in crate::commands) async fn make_plan(
     let renamed = plan.problems().filter_map(|(_, problem)| problem.recorded_id());
     let renamed: Vec<_> = renamed.cloned().collect();
     let removals = plan.removals(recorded);
-    let unrecorded =
-        find_unrecorded_resources(&account.arm, &removals, recorded, &target.identifiers).await;
+    let unrecorded = find_unrecorded_resources(&account.arm, &removals, &target.tags).await;
     let mut unrecorded = unrecorded.map_err(|error| preflight_error(&error))?;
-    unrecorded.retain(|id| !renamed.contains(id));
-    findings.extend(unrecorded.iter().map(|id| {
+    let is_renamed = |id: &str| renamed.iter().any(|it| it.as_str().eq_ignore_ascii_case(id));
+    unrecorded.retain(|it| !is_renamed(&it.id));
+    findings.extend(unrecorded.iter().map(|UnrecordedResource { id, .. }| {
         PreflightFinding::error(
             "resource groups",
             format!("the plan deletes the resource group of `{id}`, and not this resource"),
@@ -206,11 +205,13 @@ pub(in crate::commands) async fn plan_and_apply(
     live_check: LiveCheck<'_>,
     clock: &SharedClock,
 ) -> Result<Option<RunReport>, CommandError> {
-    let progress = run.progress();
+    let (progress, tags) = (run.progress(), &target.tags);
+    let caller = &target.account.caller().await?.creator_names;
     let applied = target.journal.write(async |journal| {
         let options = RunOptions { ends_run: target.is_complete, ..run.options() };
         let arm = &target.account.arm;
-        let context = RunContext { arm, journal, clock, progress: &progress, options };
+        let progress = &progress;
+        let context = RunContext { arm, journal, tags, caller, clock, progress, options };
         let waited = wait_for_interrupted_writes(context).await;
         waited.map_err(|error| interrupted_write_error(&error))?;
         let mut checked = make_plan(target, &journal.state(), live_check).await?;
@@ -225,7 +226,7 @@ pub(in crate::commands) async fn plan_and_apply(
         }
         progress.begin(&target.graph);
         let CheckedPlan { plan, live, .. } = checked;
-        let report = lanyard_infra::apply(context, &target.graph, &plan, live, &target.tags).await;
+        let report = lanyard_infra::apply(context, &target.graph, &plan, live).await;
         progress.end();
         report.map(Some).map_err(|error| journal_error(&error))
     });

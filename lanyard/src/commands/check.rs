@@ -324,6 +324,7 @@ mod tests {
             tenant: "6d1f8a53-90c7-4c2b-b8e4-2f5a7c901d36".parse().unwrap(),
             principal_type: AssignedPrincipalType::ServicePrincipal,
             permissions: Vec::new(),
+            creator_names: Vec::new(),
         };
         let subscription: lanyard_vocabulary::SubscriptionId =
             "0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40".parse().unwrap();

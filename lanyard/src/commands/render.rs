@@ -1,7 +1,8 @@
 //! `lanyard render`: prints the objects that a HostedCluster needs.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use lanyard_api::HostedCluster;
@@ -16,6 +17,7 @@ use lanyard_desired::{
 };
 use lanyard_vocabulary::EntraClientId;
 
+use super::azure_resources::output_files::write_file;
 use super::go_bool::GoBool;
 use super::hosted_cluster;
 use super::problem_text::problem_line;
@@ -139,12 +141,14 @@ fn render_inputs<'a>(
 }
 
 fn write_files(directory: &Path, files: &[RenderedFile]) -> Result<(), CommandError> {
-    let written = fs::create_dir_all(directory).and_then(|()| {
-        files.iter().try_for_each(|file| fs::write(directory.join(&file.name), &file.text))
-    });
-    written.map_err(|error| {
-        CommandError::unavailable(format!("cannot write into {}", directory.display()))
+    fs::create_dir_all(directory).map_err(|error| {
+        CommandError::unavailable(format!("cannot create {}", directory.display()))
             .with_cause(&error)
             .with_hint("choose another directory with --output-dir")
+    })?;
+    // Replaces a symbolic link instead of writing to its target.
+    let permissions = Permissions::from_mode(0o644);
+    files.iter().try_for_each(|file| {
+        write_file(&directory.join(&file.name), &file.text, permissions.clone())
     })
 }

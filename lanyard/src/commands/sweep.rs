@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use lanyard_azure::{ArmBody as _, ArmRequest, RoleAssignmentBody};
 use lanyard_clock::SystemClock;
-use lanyard_infra::{OrphanedAssignment, find_orphaned_assignments};
+use lanyard_infra::{OrphanedAssignment, delete_orphaned_assignment, find_orphaned_assignments};
 use lanyard_vocabulary::{ArmResourceId, format_error_chain};
 use serde::Serialize;
 
@@ -75,11 +74,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     for assignment in found {
         let mut swept = SweptAssignment { assignment, deleted: false, error: None };
         if args.delete {
-            let id = swept.assignment.id.as_str();
-            let request = ArmRequest::delete(id, RoleAssignmentBody::API_VERSION);
-            let result = account.arm.send(&request).await;
-            swept.deleted = result.is_ok();
-            swept.error = result.err().map(|error| format_error_chain(&error));
+            match delete_orphaned_assignment(&account.arm, &swept.assignment).await {
+                Ok(deleted) => swept.deleted = deleted,
+                Err(error) => swept.error = Some(format_error_chain(&error)),
+            }
         }
         role_assignments.push(swept);
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use azure_core::http::HttpClient;
 use azure_storage_blob::{BlobClient, BlobClientOptions};
 use lanyard_azure::{
-    ArmBody as _, ArmClient, ArmRequest, AssignedPrincipalType, CallerIdentity,
-    FederatedCredentialBody, RoleAssignmentBody,
+    ArmBody as _, ArmClient, ArmRequest, AssignedPrincipalType, FederatedCredentialBody,
+    RoleAssignmentBody,
 };
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
@@ -43,6 +43,8 @@ pub(crate) struct ClusterFixture {
     resources: Vec<DesiredResource>,
     identifiers: ClusterIdentifiers,
     tags: OwnershipTags,
+    /// The names of the identity of the client.
+    caller: Vec<String>,
     clock: SharedClock,
 }
 
@@ -73,6 +75,7 @@ impl ClusterFixture {
             graph: ResourceGraph::new(resources.clone()).unwrap(),
             resources,
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+            caller: Box::pin(azure.owner()).await.creator_names,
             clock: azure.shared_clock(),
             identifiers,
             azure,
@@ -91,10 +94,7 @@ impl ClusterFixture {
         let container = format!("{account}/blobServices/default/containers/journals");
         let request = ArmRequest::put(&container, SETTINGS, serde_json::json!({}));
         self.run(self.observer.send(&request)).await.unwrap();
-        let credential = self.azure.owner_credential();
-        let scope = "https://management.azure.com/.default";
-        let token = self.run(credential.get_token(&[scope], None)).await.unwrap();
-        let caller = CallerIdentity::of_token(token.token.secret()).unwrap();
+        let caller = self.run(self.azure.owner()).await;
         let role = STORAGE_BLOB_DATA_CONTRIBUTOR.parse().map(RoleDefinitionId).unwrap();
         let body = RoleAssignmentBody::new(subscription, role, caller.object_id)
             .with_principal_type(AssignedPrincipalType::ServicePrincipal);
@@ -201,8 +201,9 @@ impl ClusterFixture {
     }
 
     fn context<'a>(&'a self, journal: &'a Journal) -> RunContext<'a> {
-        let (arm, clock) = (&self.arm, &self.clock);
-        RunContext { arm, journal, clock, progress: &NoProgress, options: RunOptions::default() }
+        let Self { arm, clock, tags, caller, .. } = self;
+        let (progress, options) = (&NoProgress, RunOptions::default());
+        RunContext { arm, journal, tags, caller, clock, progress, options }
     }
 
     /// Advances the time until the work is done.
@@ -233,7 +234,7 @@ impl ClusterFixture {
         let context = self.context(&journal);
         wait_for_interrupted_writes(context).await.unwrap();
         let (plan, live) = self.plan_with(&journal.state()).await;
-        let report = apply(context, &self.graph, &plan, live, &self.tags).await.unwrap();
+        let report = apply(context, &self.graph, &plan, live).await.unwrap();
         // A lease that is lost cannot be released.
         drop(journal.close().await);
         report
@@ -252,7 +253,8 @@ impl ClusterFixture {
         let plan = RollBackPlan::new(&journal.state(), &STACKS)?;
         let context = self.context(&journal);
         wait_for_interrupted_writes(context).await.unwrap();
-        let report = roll_back(context, &plan).await.unwrap();
+        let principals = self.graph.principals().into_iter().collect();
+        let report = roll_back(context, &plan, &principals).await.unwrap();
         drop(journal.close().await);
         Ok(report)
     }

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use azure_core::credentials::TokenCredential;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
 use jiff::Timestamp;
-use lanyard_azure::{ArmClient, AzureTransport, AzureTransportSettings, RetryPolicy};
+use lanyard_azure::{
+    ArmClient, AzureTransport, AzureTransportSettings, CallerIdentity, RetryPolicy,
+};
 use lanyard_clock::{Clock as _, ManualClock, SharedClock, SystemClock};
 use lanyard_credential::secret::SecretText;
 use lanyard_credential::{ClientSecretCredential, TokenTransport, TokenTransportOptions};
@@ -91,6 +93,13 @@ impl VirtualTimeAzure {
             SecretText::from(account.client_secret()),
             &TokenTransport::new(options),
         )
+    }
+
+    /// The seeded application, which owns the subscription.
+    pub(crate) async fn owner(&self) -> CallerIdentity {
+        let scope = "https://management.azure.com/.default";
+        let token = self.owner_credential().get_token(&[scope], None).await.unwrap();
+        CallerIdentity::of_token(token.token.secret()).unwrap()
     }
 
     /// The seeded test credentials.

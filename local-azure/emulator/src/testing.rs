@@ -12,14 +12,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use lanyard_clock::ManualClock;
 use lanyard_emulator_core::authority::LocalAuthority;
 use lanyard_emulator_core::engine::{EmulatorEngine, State};
-use lanyard_emulator_core::ingress::Ingress;
 use lanyard_emulator_state::azure_clouds::AzureClouds;
-use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::request::{RequestScheme, ServiceReply, ServiceRequest};
 use uuid::Uuid;
 
 use crate::services::services;
+// For programs that use this crate only.
+pub use lanyard_emulator_core::ingress::Ingress;
+pub use lanyard_emulator_state::azure_state::AzureState;
 pub use lanyard_emulator_state::testing::*;
 
 /// The engine of a state, called without sockets.

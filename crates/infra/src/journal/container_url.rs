@@ -3,12 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lanyard_vocabulary::cloud::CloudEndpoints;
 use url::Url;
 
 /// The name of the blob.
 const BLOB_NAME: &str = "journal.jsonl";
 
-/// The URL `https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX]`, with any host.
+/// The URL `https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX]`, with any host; see [`Self::is_in`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalContainerUrl(Url);
 
@@ -97,6 +98,20 @@ impl JournalContainerUrl {
         Self(url)
     }
 
+    /// The host.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    /// Whether the host is that of a storage account in the cloud. A token for storage must not be sent elsewhere.
+    pub fn is_in(&self, endpoints: &CloudEndpoints) -> bool {
+        let suffix = format!(".{}", endpoints.blob_suffix());
+        let account = self.host().strip_suffix(&suffix);
+        self.0.port().is_none()
+            && account
+                .is_some_and(|it| !it.is_empty() && it.bytes().all(|b| b.is_ascii_alphanumeric()))
+    }
+
     /// The URL of the blob.
     pub(super) fn blob(&self) -> Url {
         self.join(&[BLOB_NAME]).0
@@ -106,6 +121,24 @@ impl JournalContainerUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_hosts_of_storage_accounts_are_in_the_cloud() {
+        use lanyard_vocabulary::cloud::PUBLIC;
+        for (host, expected) in [
+            ("harbour.blob.core.windows.net", true),
+            ("HARBOUR.blob.core.windows.net", true),
+            ("harbour.blob.core.windows.net.example.com", false),
+            ("harbour.blob.core.usgovcloudapi.net", false),
+            ("a.harbour.blob.core.windows.net", false),
+            ("xblob.core.windows.net", false),
+            ("harbour.blob.core.windows.net:8443", false),
+            ("example.com", false),
+        ] {
+            let url: JournalContainerUrl = format!("https://{host}/journals").parse().unwrap();
+            assert_eq!(url.is_in(&PUBLIC), expected, "{host}");
+        }
+    }
 
     #[test]
     fn journal_is_a_blob_below_the_prefix() {

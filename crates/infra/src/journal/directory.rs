@@ -3,19 +3,21 @@
 use std::borrow::Cow;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use lanyard_clock::ErrorHint;
 
 const FILE_NAME: &str = "journal.jsonl";
 
-/// The file `journal.jsonl` in a directory. The file stays locked until this value is dropped, so that two
-/// commands never write to the same cluster.
+/// The file `journal.jsonl` in a directory. File and directory stay locked until this value is dropped, so that two
+/// commands never write to the same cluster, also if a person removes or replaces the file in between.
 #[derive(Debug)]
 pub(super) struct JournalDirectory {
     file: File,
     path: PathBuf,
+    /// Holds the lock of the directory.
+    _directory: File,
 }
 
 /// The directory of a journal cannot be used.
@@ -25,6 +27,26 @@ pub enum JournalDirectoryError {
     /// Another process uses the journal.
     #[error("another command uses the journal {}", .path.display())]
     Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another user can change the journal.
+    #[error("{} {problem}, so another user could change the journal", .path.display())]
+    NotPrivate {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong, such as `belongs to another user`.
+        problem: &'static str,
+    },
+    /// The file was removed or replaced while a command used it.
+    #[error("the journal {} was removed or replaced during the run", .path.display())]
+    Removed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is not text.
+    #[error("the journal {} is damaged: it is not UTF-8 text", .path.display())]
+    Damaged {
         /// The file.
         path: PathBuf,
     },
@@ -47,6 +69,22 @@ impl ErrorHint for JournalDirectoryError {
             Self::Locked { .. } => {
                 "wait until the other command has ended, or let this one wait with --lock-timeout"
             }
+            Self::Removed { .. } => {
+                "restore the file, or run `lanyard import azure`; then run the command again"
+            }
+            Self::Damaged { .. } => {
+                "restore the file from a backup, or move it away and run `lanyard import azure`"
+            }
+            Self::NotPrivate { path, problem } => {
+                let path = path.display();
+                return Some(Cow::Owned(if *problem == OTHER_OWNER {
+                    format!(
+                        "check the journal; then run `chown` for {path}, or name another directory with --state"
+                    )
+                } else {
+                    format!("check the journal; then run `chmod go-w {path}`")
+                }));
+            }
             Self::Io { .. } => "name a directory that this user may write to with --state",
         }))
     }
@@ -64,31 +102,37 @@ impl JournalDirectory {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(&directory).map_err(|source| io_error("creating", &directory, source))?;
+        check_private(&directory)?;
         let path = directory.join(FILE_NAME);
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(0o600);
         let mut file = options.open(&path).map_err(|source| io_error("opening", &path, source))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(JournalDirectoryError::Locked { path }),
-            Err(TryLockError::Error(source)) => return Err(io_error("locking", &path, source)),
+        check_private(&path)?;
+        let directory_file =
+            File::open(&directory).map_err(|source| io_error("opening", &directory, source))?;
+        // Earlier versions lock only the file.
+        for locked in [&directory_file, &file] {
+            match locked.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(JournalDirectoryError::Locked { path });
+                }
+                Err(TryLockError::Error(source)) => return Err(io_error("locking", &path, source)),
+            }
         }
         // The directory entry of a new file must survive a crash, too.
-        let directory_file = File::open(&directory);
-        directory_file
-            .and_then(|directory_file| directory_file.sync_all())
-            .map_err(|source| io_error("syncing", &directory, source))?;
+        directory_file.sync_all().map_err(|source| io_error("syncing", &directory, source))?;
         let mut content = String::new();
         file.seek(SeekFrom::Start(0))
             .and_then(|_| file.read_to_string(&mut content))
-            .map_err(|source| io_error("reading", &path, source))?;
+            .map_err(|source| read_error(&path, source))?;
         let complete = content.rfind('\n').map_or(0, |end| end + 1);
         if complete < content.len() {
             let length = u64::try_from(complete).unwrap_or(u64::MAX);
             file.set_len(length).map_err(|source| io_error("truncating", &path, source))?;
             content.truncate(complete);
         }
-        Ok((Self { file, path }, content))
+        Ok((Self { file, path, _directory: directory_file }, content))
     }
 }
 
@@ -98,7 +142,12 @@ impl JournalDirectory {
         let path = directory.join(FILE_NAME);
         match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            content => content.map(Some).map_err(|source| io_error("reading", &path, source)),
+            Err(source) => Err(read_error(&path, source)),
+            Ok(content) => {
+                check_private(directory)?;
+                check_private(&path)?;
+                Ok(Some(content))
+            }
         }
     }
 }
@@ -106,10 +155,39 @@ impl JournalDirectory {
 impl JournalDirectory {
     /// Appends one line, which is durable when the call returns.
     pub(super) fn append(&mut self, line: &str) -> Result<(), JournalDirectoryError> {
+        let has_same_file = match (self.file.metadata(), std::fs::metadata(&self.path)) {
+            (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+            _ => false,
+        };
+        if !has_same_file {
+            return Err(JournalDirectoryError::Removed { path: self.path.clone() });
+        }
         self.file
             .write_all(format!("{line}\n").as_bytes())
             .and_then(|()| self.file.sync_data())
             .map_err(|source| io_error("writing", &self.path, source))
+    }
+}
+
+const OTHER_OWNER: &str = "belongs to another user";
+
+/// Fails if another user than this one and root can write to the file or directory.
+fn check_private(path: &Path) -> Result<(), JournalDirectoryError> {
+    let metadata = std::fs::metadata(path).map_err(|source| io_error("reading", path, source))?;
+    let problem = if ![rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid()) {
+        OTHER_OWNER
+    } else if metadata.mode() & 0o022 != 0 {
+        "can be written by other users"
+    } else {
+        return Ok(());
+    };
+    Err(JournalDirectoryError::NotPrivate { path: path.to_owned(), problem })
+}
+
+fn read_error(path: &Path, source: io::Error) -> JournalDirectoryError {
+    match source.kind() {
+        io::ErrorKind::InvalidData => JournalDirectoryError::Damaged { path: path.to_owned() },
+        _ => io_error("reading", path, source),
     }
 }
 

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::JournalError;
+use super::creation::CreationMark;
 use crate::cluster_identifiers::ClusterName;
 use crate::resource::{Ownership, ResourceKey, ResourceStack};
 
 /// The version of the format. A program does not read the journal of a later version. Version 2 added the entries
-/// of runs, and the bodies of resources before a write.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+/// of runs, and the bodies of resources before a write; version 3 the creators of resources.
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,7 +27,14 @@ pub(crate) enum JournalEntry {
     /// The first line.
     Cluster { version: u32, name: ClusterName, infra_id: InfraId, subscription: String },
     /// A run begins to write resources of these stacks, or continues an interrupted run.
-    RunStarted { at: Timestamp, command: RunCommand, stacks: Vec<ResourceStack> },
+    RunStarted {
+        at: Timestamp,
+        command: RunCommand,
+        stacks: Vec<ResourceStack>,
+        /// The names under which Azure may record the signed-in identity as a creator.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        caller: Vec<String>,
+    },
     /// All writes to these stacks succeeded, or an interrupted run was rolled back.
     RunEnded { at: Timestamp, stacks: Vec<ResourceStack> },
     /// A write of this resource begins. The resource did not exist if the write creates it.
@@ -56,6 +64,9 @@ pub(crate) enum JournalEntry {
         ownership: Ownership,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         depends_on: Vec<ResourceKey>,
+        /// Who created the resource, and when.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        created: Option<CreationMark>,
     },
     /// The resource does not exist any more, or it is a shared group that stays.
     Removed { at: Timestamp, key: ResourceKey },
@@ -85,6 +96,17 @@ impl JournalEntry {
     pub(super) fn to_line(&self) -> Result<String, JournalError> {
         // Entries contain no maps with keys other than strings, so they always serialize.
         serde_json::to_string(self).map_err(|source| JournalError::InvalidLine { line: 0, source })
+    }
+
+    /// The stack and the id of a resource that the entry records as lanyard's, or that it writes.
+    pub(super) const fn own_resource(&self) -> Option<(ResourceStack, &ArmResourceId)> {
+        match self {
+            Self::Writing { stack, id, .. } => Some((*stack, id)),
+            Self::Recorded { stack, id, ownership, .. } if ownership.is_ours() => {
+                Some((*stack, id))
+            }
+            _ => None,
+        }
     }
 
     /// Parses a line. The version is read first, because entries of a later version may not parse.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lanyard_azure::PendingOperation;
 use lanyard_vocabulary::ArmResourceId;
 
+use super::creation::CreationEvidence;
 use super::entry::{JournalEntry, WriteKind};
 use super::unfinished_run::{RunChange, UnfinishedRun};
 use crate::resource::{DesiredResource, Ownership, ResourceDefinition, ResourceKey, ResourceStack};
@@ -14,6 +15,8 @@ use crate::resource::{DesiredResource, Ownership, ResourceDefinition, ResourceKe
 pub struct RecordedState {
     resources: BTreeMap<ResourceKey, RecordedResource>,
     unfinished: BTreeMap<ResourceStack, UnfinishedRun>,
+    /// The names of the identity that started the last run.
+    caller: Vec<String>,
 }
 
 /// A resource of the journal.
@@ -29,6 +32,8 @@ pub struct RecordedResource {
     pub depends_on: Vec<ResourceKey>,
     /// How far the last write got.
     pub phase: WritePhase,
+    /// What is known about the creation of the resource.
+    pub(crate) creation: CreationEvidence,
 }
 
 impl RecordedResource {
@@ -73,11 +78,6 @@ impl RecordedState {
         self.resources.get(key)
     }
 
-    /// Whether one of the records says that the resource with this id belongs to lanyard.
-    pub(crate) fn owns(&self, id: &ArmResourceId) -> bool {
-        self.resources.values().any(|record| record.id == *id && record.ownership.is_ours())
-    }
-
     /// The state without these resources.
     #[must_use]
     pub fn without(&self, keys: &BTreeSet<ResourceKey>) -> Self {
@@ -89,7 +89,7 @@ impl RecordedState {
     /// A state with these resources.
     #[cfg(test)]
     pub(crate) fn of(resources: impl IntoIterator<Item = (ResourceKey, RecordedResource)>) -> Self {
-        Self { resources: resources.into_iter().collect(), unfinished: BTreeMap::new() }
+        Self { resources: resources.into_iter().collect(), ..Self::default() }
     }
 
     /// The run of a stack that has not ended successfully.
@@ -100,7 +100,8 @@ impl RecordedState {
     pub(crate) fn apply(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Cluster { .. } => {}
-            JournalEntry::RunStarted { command, stacks, .. } => {
+            JournalEntry::RunStarted { command, stacks, caller, .. } => {
+                self.caller.clone_from(caller);
                 for stack in stacks {
                     let run = self.unfinished.entry(*stack);
                     let run = run.or_insert_with(|| UnfinishedRun::new(*command));
@@ -119,22 +120,7 @@ impl RecordedState {
                     known.phase = WritePhase::Accepted(operation.clone());
                 }
             }
-            JournalEntry::Recorded { key, stack, id, ownership, depends_on, .. } => {
-                let phase = WritePhase::Complete;
-                let (stack, ownership) = (*stack, *ownership);
-                let depends_on = depends_on.clone();
-                let resource =
-                    RecordedResource { stack, id: id.clone(), ownership, depends_on, phase };
-                let earlier = self.resources.insert(key.clone(), resource);
-                if let Some(run) = self.unfinished.get_mut(&stack) {
-                    if let Some(earlier) = earlier.filter(|it| it.id != *id) {
-                        run.record_replaced_record(key, &earlier);
-                    }
-                    if ownership == Ownership::Existing {
-                        run.forget_creation(key);
-                    }
-                }
-            }
+            JournalEntry::Recorded { .. } => self.apply_recorded(entry),
             JournalEntry::Removed { key, .. } => {
                 let removed = self.resources.remove(key);
                 if let Some(run) = removed.and_then(|it| self.unfinished.get_mut(&it.stack)) {
@@ -144,18 +130,50 @@ impl RecordedState {
         }
     }
 
+    fn apply_recorded(&mut self, entry: &JournalEntry) {
+        let JournalEntry::Recorded { key, stack, id, ownership, depends_on, created, .. } = entry
+        else {
+            return;
+        };
+        let earlier = self.resources.get(key).filter(|it| it.id == *id);
+        let creation = match (created, earlier) {
+            (Some(mark), _) => CreationEvidence::Confirmed(mark.clone()),
+            (None, Some(earlier)) => earlier.creation.clone(),
+            (None, None) => CreationEvidence::Unknown,
+        };
+        let (stack, ownership, depends_on) = (*stack, *ownership, depends_on.clone());
+        let (id, phase) = (id.clone(), WritePhase::Complete);
+        let resource = RecordedResource { stack, id, ownership, depends_on, phase, creation };
+        let is_replaced = |it: &RecordedResource| it.id != resource.id;
+        let replaced = self.resources.get(key).filter(|it| is_replaced(it)).cloned();
+        self.resources.insert(key.clone(), resource);
+        if let Some(run) = self.unfinished.get_mut(&stack) {
+            if let Some(replaced) = replaced {
+                run.record_replaced_record(key, &replaced);
+            }
+            if ownership == Ownership::Existing {
+                run.forget_creation(key);
+            }
+        }
+    }
+
     fn apply_writing(&mut self, entry: &JournalEntry) {
-        let JournalEntry::Writing { key, stack, id, write, depends_on, before, desired, .. } =
+        let JournalEntry::Writing { at, key, stack, id, write, depends_on, before, desired } =
             entry
         else {
             return;
         };
         let known = self.resources.get(key);
-        // The journal announces a creation only after Azure answered that the resource does not exist.
-        let ownership = match (write, known) {
-            (WriteKind::Create, _) => Ownership::Created,
-            (_, Some(known)) => known.ownership,
-            (_, None) => Ownership::Existing,
+        // The journal announces a creation only after Azure answered that the resource does not exist. Whether the
+        // creation succeeded, and not that of another client, is decided from the live resource.
+        let announced = || {
+            let (at, by) = (*at, self.caller.clone());
+            (Ownership::Created, CreationEvidence::Announced { at, by })
+        };
+        let (ownership, creation) = match (write, known) {
+            (WriteKind::Create, _) => announced(),
+            (_, Some(known)) => (known.ownership, known.creation.clone()),
+            (_, None) => (Ownership::Existing, CreationEvidence::Unknown),
         };
         let depends_on = match (depends_on.is_empty(), known) {
             (true, Some(known)) => known.depends_on.clone(),
@@ -166,12 +184,13 @@ impl RecordedState {
             run.record_write(key, *write, bodies, |undo| RunChange {
                 id: id.clone(),
                 ownership,
+                creation: creation.clone(),
                 depends_on: depends_on.clone(),
                 undo,
             });
         }
         let (stack, id, phase) = (*stack, id.clone(), WritePhase::Sent);
-        let resource = RecordedResource { stack, id, ownership, depends_on, phase };
+        let resource = RecordedResource { stack, id, ownership, depends_on, phase, creation };
         self.resources.insert(key.clone(), resource);
     }
 }

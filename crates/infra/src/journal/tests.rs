@@ -34,6 +34,7 @@ fn recorded(key: &str, ownership: Ownership) -> JournalEntry {
         id: format!("/subscriptions/s/resourceGroups/{key}").parse().unwrap(),
         ownership,
         depends_on: Vec::new(),
+        created: None,
     }
 }
 
@@ -42,7 +43,8 @@ fn removed(key: &str) -> JournalEntry {
 }
 
 fn started(command: RunCommand) -> JournalEntry {
-    JournalEntry::RunStarted { at: AT, command, stacks: vec![ResourceStack::Infra] }
+    let (stacks, caller) = (vec![ResourceStack::Infra], Vec::new());
+    JournalEntry::RunStarted { at: AT, command, stacks, caller }
 }
 
 fn ended() -> JournalEntry {
@@ -108,13 +110,13 @@ fn journals_of_others_and_of_later_versions_are_rejected() {
             + "\n"
     };
     let hint = |content: &str| parse_state(content, &cluster()).map_err(|error| error.to_string());
-    assert!(hint(&line(2, "harbour")).is_ok());
-    assert!(hint(&line(3, "harbour")).unwrap_err().contains("has format 3"));
-    assert!(hint(&line(2, "other")).unwrap_err().contains("belongs to the cluster `other"));
+    assert!(hint(&line(3, "harbour")).is_ok());
+    assert!(hint(&line(4, "harbour")).unwrap_err().contains("has format 4"));
+    assert!(hint(&line(3, "other")).unwrap_err().contains("belongs to the cluster `other"));
     let no_cluster = json!({ "entry": "removed", "at": AT, "key": "g" }).to_string() + "\n";
     assert!(hint(&no_cluster).unwrap_err().contains("does not begin"));
-    assert_eq!(parse_cluster(&line(2, "harbour")).unwrap(), Some(cluster()));
-    assert_eq!(parse_cluster(line(2, "harbour").trim_end()).unwrap(), None);
+    assert_eq!(parse_cluster(&line(3, "harbour")).unwrap(), Some(cluster()));
+    assert_eq!(parse_cluster(line(3, "harbour").trim_end()).unwrap(), None);
     assert!(parse_cluster(&no_cluster).is_err());
 }
 
@@ -204,6 +206,7 @@ fn earlier_record_of_a_key_is_kept_when_its_id_changes() {
         id: "/subscriptions/s/resourceGroups/user".parse().unwrap(),
         ownership: Ownership::Existing,
         depends_on: Vec::new(),
+        created: None,
     };
     let earlier = recorded("g", Ownership::Created);
     let run = [earlier.clone(), started(RunCommand::Apply), earlier, other];

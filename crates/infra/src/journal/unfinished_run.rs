@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
+use super::creation::CreationEvidence;
 use super::entry::{RunCommand, WriteKind};
 use super::state::RecordedResource;
 use crate::property_diff::merge_properties;
@@ -24,6 +25,8 @@ pub(crate) struct RunChange {
     pub(crate) id: ArmResourceId,
     /// The ownership before the run.
     pub(crate) ownership: Ownership,
+    /// What was known about the creation before the run.
+    pub(crate) creation: CreationEvidence,
     pub(crate) depends_on: Vec<ResourceKey>,
     pub(crate) undo: UndoAction,
 }
@@ -102,6 +105,7 @@ impl UnfinishedRun {
             let change = RunChange {
                 id: record.id.clone(),
                 ownership: record.ownership,
+                creation: record.creation.clone(),
                 depends_on: record.depends_on.clone(),
                 undo: UndoAction::RecordEarlier,
             };

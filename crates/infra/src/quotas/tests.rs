@@ -8,7 +8,7 @@ use crate::iam_graph::{DataPlaneParameters, data_plane_resources};
 use crate::journal::RecordedState;
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_tags::OwnershipTags;
-use crate::preflight::FindingSeverity::{Error, Warning};
+use crate::preflight_finding::FindingSeverity::{Error, Warning};
 
 fn aks(max_nodes: Option<u32>) -> Vec<DesiredResource> {
     aks_resources(&AksParameters {

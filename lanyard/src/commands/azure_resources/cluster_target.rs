@@ -99,7 +99,6 @@ impl<'a> ClusterTarget<'a> {
             journal,
             graph,
             is_complete: true,
-            identifiers: identifiers.clone(),
             tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
             keeps_superseded: false,
         };
@@ -194,10 +193,11 @@ pub(in crate::commands) fn recorded_cluster<'a>(
 ) -> Result<RecordedStacks<'a>, CommandError> {
     let infra = configuration.infra.as_ref().map(|_| ResourceStack::Infra);
     let iam = configuration.iam.as_ref().map(|_| ResourceStack::Iam);
+    let identifiers = &configuration.identifiers;
     Ok(RecordedStacks {
         account: context.account,
         journal: cluster_journal(context, configuration, state)?,
-        identifiers: configuration.identifiers.clone(),
+        tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
         stacks: infra.into_iter().chain(iam).collect(),
     })
 }

@@ -6,8 +6,9 @@ use lanyard_azure::RateLimitHeadroom;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
     ClusterIdentifiers, DestroyPlan, JournalCluster, JournalLocation, KeptGroup, LockedResource,
-    RecordedState, ResourceStack, RunContext, RunReport, destroy, find_locked_deletions,
-    find_unrecorded_resources, wait_for_interrupted_writes,
+    OwnershipTags, RecordedState, ResourceStack, RunContext, RunOptions, RunReport,
+    UnrecordedResource, destroy, find_locked_deletions, find_unrecorded_resources,
+    wait_for_interrupted_writes,
 };
 use lanyard_vocabulary::ArmResourceId;
 use serde::{Serialize, Serializer};
@@ -73,7 +74,8 @@ fn invalid(flag: &str, error: &dyn std::error::Error) -> CommandError {
 pub(in crate::commands) struct RecordedStacks<'a> {
     pub(in crate::commands) account: &'a AzureAccount,
     pub(in crate::commands) journal: TargetJournal,
-    pub(in crate::commands) identifiers: ClusterIdentifiers,
+    /// The tags of the resources that lanyard created for the stacks.
+    pub(in crate::commands) tags: OwnershipTags,
     /// The stacks of the journal that are removed.
     pub(in crate::commands) stacks: Vec<ResourceStack>,
 }
@@ -107,8 +109,8 @@ impl<'a> RecordedStacks<'a> {
         let cluster = JournalCluster::new(identifiers, &account.subscription);
         let context = run.journal_context(account, environment, clock);
         let journal = run.state.journal(context, cluster, identifiers.infra_id().as_str())?;
-        let identifiers = identifiers.clone();
-        Ok(Self { account, journal, identifiers, stacks })
+        let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
+        Ok(Self { account, journal, tags, stacks })
     }
 
     /// Removes the resources of the stacks and prints the result.
@@ -154,9 +156,9 @@ impl<'a> RecordedStacks<'a> {
         known: &RecordedState,
     ) -> Result<PlannedRemoval, CommandError> {
         let whole = DestroyPlan::new(known, &self.stacks);
-        let mut unrecorded = self.find_unrecorded(&whole, known).await?;
+        let mut unrecorded = self.find_unrecorded(&whole).await?;
         let plan = DestroyPlan::keeping_shared_groups(known, &self.stacks, &unrecorded);
-        unrecorded.retain(|id| !plan.kept_groups.iter().any(|group| group.id.contains(id)));
+        unrecorded.retain(|it| !plan.kept_groups.iter().any(|group| group.id == it.group));
         Ok(PlannedRemoval { plan, unrecorded })
     }
 
@@ -170,10 +172,13 @@ impl<'a> RecordedStacks<'a> {
         clock: &SharedClock,
         plan: impl AsyncFnOnce(RecordedState) -> Result<PlannedRemoval, CommandError>,
     ) -> Result<StackRemoval, CommandError> {
-        let arm = &self.account.arm;
+        let (arm, tags) = (&self.account.arm, &self.tags);
+        let caller = &self.account.caller().await?.creator_names;
+        let options = RunOptions { removes_unrecorded: include_unrecorded, ..run.options() };
         let removal = self.journal.write(async |journal| {
-            let (progress, options) = (run.progress(), run.options());
-            let context = RunContext { arm, journal, clock, progress: &progress, options };
+            let progress = run.progress();
+            let context =
+                RunContext { arm, journal, tags, caller, clock, progress: &progress, options };
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
             let planned = plan(journal.state()).await?;
@@ -218,10 +223,8 @@ impl<'a> RecordedStacks<'a> {
     pub(super) async fn find_unrecorded(
         &self,
         plan: &DestroyPlan,
-        known: &RecordedState,
-    ) -> Result<Vec<ArmResourceId>, CommandError> {
-        let arm = &self.account.arm;
-        find_unrecorded_resources(arm, plan, known, &self.identifiers).await.map_err(|error| {
+    ) -> Result<Vec<UnrecordedResource>, CommandError> {
+        find_unrecorded_resources(&self.account.arm, plan, &self.tags).await.map_err(|error| {
             CommandError::unavailable("listing the resources of the groups failed")
                 .with_cause(&error)
                 .with_hint_of(&error)
@@ -233,7 +236,7 @@ impl<'a> RecordedStacks<'a> {
 pub(in crate::commands) struct PlannedRemoval {
     plan: DestroyPlan,
     /// The resources in the removed groups that do not belong to the stacks.
-    unrecorded: Vec<ArmResourceId>,
+    unrecorded: Vec<UnrecordedResource>,
 }
 
 impl PlannedRemoval {
@@ -332,7 +335,7 @@ fn no_journal(location: &JournalLocation) -> CommandError {
         .with_hint("name its directory or container with --state; for a cluster of another tool, run `lanyard import azure` first")
 }
 
-pub(super) fn unrecorded_error(unrecorded: &[ArmResourceId], hint: &str) -> CommandError {
+pub(super) fn unrecorded_error(unrecorded: &[UnrecordedResource], hint: &str) -> CommandError {
     CommandError::invalid_input(format!(
         "the resource groups to delete also contain resources that are not part of this removal; nothing in Azure was removed:\n{}",
         id_lines(unrecorded)
@@ -354,12 +357,12 @@ fn kept_group_text(group: &KeptGroup) -> String {
     let (name, subscription) = (group.id.name(), group.id.subscription());
     format!(
         "note: the resource group `{name}` stays, because it contains resources that are not part of this removal:\n{}\nhint: after the removal, lanyard no longer records the group, and does not delete it; when nothing needs it, run `az group delete --subscription {subscription} --name {name}`",
-        id_lines(&group.other_resources)
+        group.other_resources.join("\n")
     )
 }
 
-fn id_lines(ids: &[ArmResourceId]) -> String {
-    ids.iter().map(ArmResourceId::as_str).collect::<Vec<_>>().join("\n")
+fn id_lines(resources: &[UnrecordedResource]) -> String {
+    resources.iter().map(|resource| resource.id.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 /// The resources that are removed, as a table.

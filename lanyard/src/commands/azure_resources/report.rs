@@ -246,7 +246,14 @@ impl RunSummary {
             }
         }
         let count = |word: &str| self.resources.iter().filter(|it| it.result == word).count();
-        let words = ["created", "updated", "replaced", "deleted", "unchanged", "failed", "blocked"];
+        for kept in self.resources.iter().filter(|it| it.result == KEPT) {
+            lines.push(format!(
+                "{}: kept, because neither its tags nor its creator show that lanyard created it; the journal no longer records it as lanyard's",
+                kept.key
+            ));
+        }
+        let words =
+            ["created", "updated", "replaced", "deleted", KEPT, "unchanged", "failed", "blocked"];
         let counts: Vec<_> = words
             .into_iter()
             .filter(|word| count(word) > 0)
@@ -269,6 +276,8 @@ impl RunSummary {
     }
 }
 
+const KEPT: &str = "kept";
+
 const fn outcome_word(outcome: &ResourceOutcome) -> &'static str {
     match outcome {
         ResourceOutcome::Unchanged => "unchanged",
@@ -276,6 +285,7 @@ const fn outcome_word(outcome: &ResourceOutcome) -> &'static str {
         ResourceOutcome::Updated => "updated",
         ResourceOutcome::Replaced => "replaced",
         ResourceOutcome::Deleted => "deleted",
+        ResourceOutcome::Kept => KEPT,
         ResourceOutcome::Failed(_) => "failed",
         ResourceOutcome::Blocked(_) => "blocked",
     }

@@ -1,15 +1,15 @@
 //! Undoes the interrupted run of a command: `--roll-back`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     RecordedState, RollBackPlan, RunContext, roll_back, wait_for_interrupted_writes,
 };
+use uuid::Uuid;
 
 use super::destroy_stack::{RecordedStacks, removed_rows, unrecorded_error};
 use super::report::RunSummary;
-use super::target_journal::journal_error;
 use super::{RunArgs, interrupted_write_error};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat, ColumnKind, TextTable};
@@ -25,32 +25,43 @@ pub(in crate::commands) struct RollBackArgs {
 }
 
 impl RecordedStacks<'_> {
-    /// Undoes the interrupted run of the stacks, and prints the result.
+    /// Undoes the interrupted run of the stacks, and prints the result. `principals` are those to which the
+    /// configuration assigns roles, beside the signed-in identity and the managed identities of the journal.
     pub(in crate::commands) async fn roll_back(
         &self,
         run: &RunArgs,
         format: CliOutputFormat,
+        principals: &[Uuid],
         clock: &SharedClock,
     ) -> CommandResult {
         // Without an interrupted run, no journal is created, and no lease is needed.
         self.roll_back_plan(&self.journal.read().await?.unwrap_or_default())?;
-        let arm = &self.account.arm;
+        let (arm, tags) = (&self.account.arm, &self.tags);
+        let signed_in = self.account.caller().await?;
+        let principals: BTreeSet<_> =
+            principals.iter().copied().chain([signed_in.object_id]).collect();
+        let caller = &signed_in.creator_names;
         let report = self.journal.write(async |journal| {
             let plan = self.roll_back_plan(&journal.state())?;
             output::print_stderr(&plan_text(&plan));
             let progress = run.progress();
             let options = run.options();
-            let context = RunContext { arm, journal, clock, progress: &progress, options };
+            let context =
+                RunContext { arm, journal, tags, caller, clock, progress: &progress, options };
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
-            let unrecorded = self.find_unrecorded(&plan.removed, &journal.state()).await?;
+            let unrecorded = self.find_unrecorded(&plan.removed).await?;
             if !unrecorded.is_empty() {
                 let hint = "run the command without --roll-back, which continues the interrupted run; or move or delete the resources, then run the command again";
                 return Err(unrecorded_error(&unrecorded, hint));
             }
-            let report = roll_back(context, &plan).await;
+            let report = roll_back(context, &plan, &principals).await;
             progress.end();
-            report.map_err(|error| journal_error(&error))
+            report.map_err(|error| {
+                CommandError::unavailable("the roll-back failed")
+                    .with_cause(&error)
+                    .with_hint_of(&error)
+            })
         });
         let report = report.await?;
         let headroom = arm.lowest_headroom();

@@ -9,13 +9,15 @@ use lanyard_infra::{
 };
 
 use super::destroy_stack::{DestroyArgs, RecordedStacks, StackRemoval};
+use super::report::plan_text;
 use super::target_journal::{TargetJournal, journal_error};
 use super::{
-    LiveCheck, RunArgs, StackTarget, no_live_check, plan_and_apply, print_report, read_live,
+    LiveCheck, RunArgs, StackTarget, make_plan, no_live_check, plan_and_apply, print_report,
+    read_live,
 };
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandResult};
-use crate::output::CliOutputFormat;
+use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
 /// The flags of a command that creates a shared stack.
@@ -86,7 +88,6 @@ impl<'a> SharedStack<'a> {
         run: &RunArgs,
         clock: &SharedClock,
     ) -> Result<StackTarget<'a>, CommandError> {
-        let identifiers = self.identifiers()?;
         let graph = ResourceGraph::new(resources).map_err(|error| {
             CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
         })?;
@@ -95,9 +96,8 @@ impl<'a> SharedStack<'a> {
             journal: self.journal(run, clock)?,
             graph,
             is_complete: true,
-            tags: self.tags(&identifiers),
+            tags: self.ownership_tags()?,
             keeps_superseded: self.is_ccoctl(),
-            identifiers,
         })
     }
 
@@ -136,6 +136,29 @@ impl<'a> SharedStack<'a> {
     ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
         let target = self.target(resources, &args.run, clock)?;
         self.apply_target(target, args, live_check, clock).await
+    }
+
+    /// Whether the resources can be created. Prints the plan if not. Sends GET requests only. With --import, the plan
+    /// depends on what the command adopts, so it is made later.
+    pub(in crate::commands) async fn can_apply(
+        &self,
+        resources: Vec<DesiredResource>,
+        args: &SharedRunArgs,
+        live_check: LiveCheck<'_>,
+        clock: &SharedClock,
+    ) -> Result<bool, CommandError> {
+        if args.import {
+            return Ok(true);
+        }
+        let target = self.target(resources, &args.run, clock)?;
+        let recorded = target.journal.read().await?.unwrap_or_default();
+        let checked = make_plan(&target, &recorded, live_check).await?;
+        if !checked.is_applicable() {
+            let line_width = output::stderr_width();
+            let text = plan_text(&checked, line_width);
+            output::print_stderr(&output::fit_lines(text.trim_end(), line_width));
+        }
+        Ok(checked.is_applicable())
     }
 
     /// Creates the resources that others of the same command need, as [`Self::apply`].
@@ -199,7 +222,7 @@ impl<'a> SharedStack<'a> {
         format: CliOutputFormat,
         clock: &SharedClock,
     ) -> CommandResult {
-        self.recorded(&args.run, clock)?.roll_back(&args.run, format, clock).await
+        self.recorded(&args.run, clock)?.roll_back(&args.run, format, &[], clock).await
     }
 
     /// The stack, with the journal that records its resources.
@@ -215,7 +238,7 @@ impl<'a> SharedStack<'a> {
         Ok(RecordedStacks {
             account: self.account,
             journal: self.journal(run, clock)?,
-            identifiers: self.identifiers()?,
+            tags: self.ownership_tags()?,
             stacks,
         })
     }

@@ -66,6 +66,7 @@ impl StateArgs {
             None => default_base(context.environment)?
                 .join(&[context.account.subscription.as_str(), name]),
         };
+        check_host(&location, context.account)?;
         Ok(TargetJournal { location, cluster, access: context.access() })
     }
 
@@ -75,8 +76,25 @@ impl StateArgs {
         context: JournalContext<'_>,
     ) -> Option<Result<Option<JournalCluster>, CommandError>> {
         let location = self.state.as_ref()?;
+        if let Err(error) = check_host(location, context.account) {
+            return Some(Err(error));
+        }
         let cluster = location.read_cluster(&context.access()).await;
         Some(cluster.map_err(|error| journal_error(&error)))
+    }
+}
+
+/// Fails if a token for storage would be sent to a host that is not in the cloud.
+fn check_host(location: &JournalLocation, account: &AzureAccount) -> Result<(), CommandError> {
+    match location {
+        JournalLocation::Container(url) if !url.is_in(account.endpoints) => {
+            let (host, suffix) = (url.host(), account.endpoints.blob_suffix());
+            let message = format!("the journal: `{host}` is not the host of a storage account");
+            Err(CommandError::invalid_input(message).with_hint(format!(
+                "lanyard sends its token for storage only to https://ACCOUNT.{suffix}; correct --state or LANYARD_STATE, or select the cloud with --cloud"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

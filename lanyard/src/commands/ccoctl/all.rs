@@ -43,6 +43,11 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let planned = identities.plan(&create, issuer.clone())?;
     let clock = SystemClock::shared();
     let account = create.owner.sign_in(&environment, &clock).await?;
+    let stack = create.owner.stack(&account, &environment);
+    // Otherwise the issuer would exist when a mistake in the identities is found.
+    if !planned.check(&stack, &clock).await? {
+        return Ok(CommandExit::Failed);
+    }
     let key = if let Some(path) = public_key_file {
         read_public_key(path)?
     } else {
@@ -51,7 +56,6 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         pair.public_key().clone()
     };
     write_output_files(&create.output_dir, &issuer_args.files(&issuer, &key)?)?;
-    let stack = create.owner.stack(&account, &environment);
     let created = issuer_args.create(&create, &stack, &key, &clock).await?;
     let Some(summary) = created else { return Ok(CommandExit::Failed) };
     let succeeded = summary.succeeded();

@@ -11,13 +11,14 @@ use lanyard_federation::{
     RoleScopeGroups, credentials_secret_file, parse_credentials_requests, plan_identities,
 };
 use lanyard_infra::{
-    ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY, LiveState,
-    PreflightFinding, ResourceKey, RoleNames, RunReport, component_identity_key,
+    ComponentIdentityParameters, DesiredResource, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY,
+    LiveState, PreflightFinding, ResourceKey, RoleNames, RunReport, component_identity_key,
     component_identity_resources, find_other_role_assignments,
 };
 
 use super::flags::CreateArgs;
 use super::report::{CcoctlReport, print_dry_run};
+use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::StackTarget;
 use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::azure_resources::shared_stack::SharedStack;
@@ -199,7 +200,36 @@ impl PlannedIdentities<'_> {
         summary: &mut CcoctlReport,
         clock: &SharedClock,
     ) -> Result<bool, CommandError> {
-        let account = stack.account;
+        let check = |live: &LiveState| group_findings(live, &self.create.region);
+        let resources = self.resources(stack.account).await?;
+        let applied = stack.apply_checked(resources, &self.create.run, &check, clock).await?;
+        let Some((target, report)) = applied else { return Ok(false) };
+        if report.succeeded() {
+            write_output_files(&self.create.output_dir, &self.secret_files(Some(&report)))?;
+            if !self.args.preserve_existing_roles.0 {
+                summary.removed_role_assignments = remove_other_roles(&target, &report).await?;
+            }
+        }
+        let headroom = stack.account.arm.lowest_headroom();
+        summary.identities = Some(RunSummary::new(&report, &target.graph, headroom));
+        Ok(true)
+    }
+
+    /// Whether the identities can be created. Prints the plan if not. Sends GET requests only.
+    pub(super) async fn check(
+        &self,
+        stack: &SharedStack<'_>,
+        clock: &SharedClock,
+    ) -> Result<bool, CommandError> {
+        let check = |live: &LiveState| group_findings(live, &self.create.region);
+        let resources = self.resources(stack.account).await?;
+        stack.can_apply(resources, &self.create.run, &check, clock).await
+    }
+
+    async fn resources(
+        &self,
+        account: &AzureAccount,
+    ) -> Result<Vec<DesiredResource>, CommandError> {
         let roles =
             RoleNames::read(&account.arm, &account.subscription).await.map_err(|error| {
                 CommandError::unavailable("listing the roles of the subscription failed")
@@ -215,26 +245,14 @@ impl PlannedIdentities<'_> {
             tags: self.create.tags(),
             identities: self.identities.clone(),
         };
-        let resources = component_identity_resources(&parameters, &roles).map_err(|errors| {
+        component_identity_resources(&parameters, &roles).map_err(|errors| {
             let text: Vec<_> = errors.iter().map(ToString::to_string).collect();
             let error = CommandError::invalid_input(text.join("; "));
             match errors.first() {
                 Some(first) => error.with_hint_of(first),
                 None => error,
             }
-        })?;
-        let check = |live: &LiveState| group_findings(live, &self.create.region);
-        let applied = stack.apply_checked(resources, &self.create.run, &check, clock).await?;
-        let Some((target, report)) = applied else { return Ok(false) };
-        if report.succeeded() {
-            write_output_files(&self.create.output_dir, &self.secret_files(Some(&report)))?;
-            if !self.args.preserve_existing_roles.0 {
-                summary.removed_role_assignments = remove_other_roles(&target, &report).await?;
-            }
-        }
-        let headroom = account.arm.lowest_headroom();
-        summary.identities = Some(RunSummary::new(&report, &target.graph, headroom));
-        Ok(true)
+        })
     }
 }
 
@@ -275,9 +293,10 @@ async fn remove_other_roles(
     let failed = |what: String, error: &lanyard_azure::AzureCallError| {
         CommandError::unavailable(what).with_cause(error).with_hint_of(error)
     };
-    let others = find_other_role_assignments(arm, subscription, &target.graph, &report.live)
-        .await
-        .map_err(|error| failed("listing the role assignments failed".to_owned(), &error))?;
+    let others =
+        find_other_role_assignments(arm, subscription, &target.graph, &report.live, &target.tags)
+            .await
+            .map_err(|error| failed("listing the role assignments failed".to_owned(), &error))?;
     if !others.is_empty() {
         output::print_stderr(
             "Removing role assignments that no CredentialsRequest lists; --preserve-existing-roles would keep them:",

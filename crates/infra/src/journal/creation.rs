@@ -1,0 +1,155 @@
+//! What the journal knows about the creation of a resource.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Who created a resource, and when, as its body says.
+///
+/// Most resource types have `systemData` (`createdAt`, `createdBy`); role assignments and role definitions have
+/// `createdOn` and `createdBy` in their properties. Resource groups and some child resources have neither.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct CreationMark {
+    /// The time of the creation as Azure writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    /// The creator: an object id, an application id or the name of a user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+}
+
+/// What the journal knows about the creation of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CreationEvidence {
+    /// Nothing. Journals of format 2 do not record it.
+    Unknown,
+    /// A creation began, and its result is unknown.
+    Announced {
+        /// When it began.
+        at: Timestamp,
+        /// The names under which Azure may record the signed-in identity as the creator.
+        by: Vec<String>,
+    },
+    /// The body of the resource after the creation, or when it was imported.
+    Confirmed(CreationMark),
+}
+
+/// The reply to a write and a later read may give the time of a creation with different precision.
+const PRECISION: SignedDuration = SignedDuration::from_secs(5);
+/// How far the clock of this machine may be ahead of Azure's.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+impl CreationMark {
+    /// The mark in the body of a resource.
+    pub(crate) fn of(body: &Value) -> Self {
+        let (system, properties) = (&body["systemData"], &body["properties"]);
+        let first =
+            |one: &Value, other: &Value| one.as_str().or_else(|| other.as_str()).map(str::to_owned);
+        Self {
+            at: first(&system["createdAt"], &properties["createdOn"]),
+            by: first(&system["createdBy"], &properties["createdBy"]),
+        }
+    }
+
+    /// The mark of a resource whose creator is unknown.
+    pub(crate) fn at(time: Timestamp) -> Self {
+        Self { at: Some(time.to_string()), by: None }
+    }
+
+    /// Whether a live resource can be the one with this mark. Azure leaves the creator out of some replies, so only
+    /// the values that this mark has are compared.
+    fn agrees_with(&self, live: &Self) -> bool {
+        let is_same_creator = match (&self.by, &live.by) {
+            (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let is_same_time = match (self.time(), live.time()) {
+            (Some(one), Some(other)) => one.duration_since(other).abs() <= PRECISION,
+            (Some(_), None) => false,
+            (None, _) => self.at.is_none() || self.at == live.at,
+        };
+        is_same_creator && is_same_time
+    }
+
+    fn time(&self) -> Option<Timestamp> {
+        self.at.as_ref()?.parse().ok()
+    }
+}
+
+impl CreationEvidence {
+    /// Whether a live resource can be the one whose creation the journal records. `is_complete` says whether the
+    /// journal records that the resource exists.
+    pub(crate) fn agrees_with(&self, live: &CreationMark, is_complete: bool) -> bool {
+        match self {
+            Self::Unknown => is_complete,
+            Self::Confirmed(mark) => mark.agrees_with(live),
+            Self::Announced { at, by } => {
+                let is_caller =
+                    |creator: &String| by.iter().any(|name| name.eq_ignore_ascii_case(creator));
+                live.by.as_ref().is_some_and(is_caller)
+                    && live.time().is_some_and(|created| created + CLOCK_SKEW >= *at)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const CALLER: &str = "11111111-2222-3333-4444-555555555555";
+
+    fn mark(at: &str, by: &str) -> CreationMark {
+        CreationMark::of(&json!({ "properties": { "createdOn": at, "createdBy": by } }))
+    }
+
+    #[test]
+    fn mark_is_in_system_data_or_in_the_properties() {
+        let system =
+            json!({ "systemData": { "createdAt": "2026-01-01T00:00:00Z", "createdBy": CALLER } });
+        assert_eq!(CreationMark::of(&system), mark("2026-01-01T00:00:00Z", CALLER));
+        assert_eq!(CreationMark::of(&json!({ "properties": {} })), CreationMark::default());
+    }
+
+    #[test]
+    fn another_creator_or_time_is_another_resource() {
+        let ours = mark("2026-01-01T00:00:00.1234567Z", CALLER);
+        let confirmed = CreationEvidence::Confirmed(ours);
+        for (live, expected) in [
+            (mark("2026-01-01T00:00:00.123Z", &CALLER.to_uppercase()), true),
+            (mark("2026-01-01T00:01:00Z", CALLER), false),
+            (mark("2026-01-01T00:00:00Z", "somebody@example.com"), false),
+            (mark("yesterday", CALLER), false),
+            (CreationMark::default(), false),
+        ] {
+            assert_eq!(confirmed.agrees_with(&live, true), expected, "{live:?}");
+        }
+        let without_creator =
+            json!({ "properties": { "createdOn": "2026-01-01T00:00:00Z", "createdBy": null } });
+        let confirmed = CreationEvidence::Confirmed(CreationMark::of(&without_creator));
+        assert!(confirmed.agrees_with(&mark("2026-01-01T00:00:00Z", CALLER), true));
+    }
+
+    #[test]
+    fn announced_creation_needs_the_caller_and_a_later_time() {
+        let announced = CreationEvidence::Announced {
+            at: "2026-01-01T12:00:00Z".parse().unwrap(),
+            by: vec![CALLER.to_owned()],
+        };
+        for (live, expected) in [
+            (mark("2026-01-01T12:00:01Z", CALLER), true),
+            (mark("2026-01-01T11:56:00Z", CALLER), true),
+            (mark("2026-01-01T11:00:00Z", CALLER), false),
+            (mark("2026-01-01T12:00:01Z", "other"), false),
+            (CreationMark::default(), false),
+        ] {
+            assert_eq!(announced.agrees_with(&live, false), expected, "{live:?}");
+        }
+        assert!(CreationEvidence::Unknown.agrees_with(&CreationMark::default(), true));
+        assert!(!CreationEvidence::Unknown.agrees_with(&CreationMark::default(), false));
+    }
+}
