@@ -56,12 +56,14 @@ impl<'a> OwnershipEvidence<'a> {
         let Some(record) = record else {
             return if is_tagged { Ownership::Created } else { Ownership::Existing };
         };
-        let is_same = || {
-            let is_complete = record.phase == WritePhase::Complete;
-            record.creation.agrees_with(&CreationMark::of(body), is_complete)
+        let live = CreationMark::of(body);
+        let is_same = if record.ownership == Ownership::Created && has_ownership_tags(id) {
+            // Another client can have removed the tags, or have created another resource without them.
+            record.creation.proves(&live)
+        } else {
+            record.creation.agrees_with(&live, record.phase == WritePhase::Complete)
         };
-        let lost_tags = || record.ownership == Ownership::Created && has_ownership_tags(id);
-        let is_ours = is_tagged || (!lost_tags() && is_same());
+        let is_ours = is_tagged || is_same;
         if is_ours { record.ownership } else { Ownership::Existing }
     }
 

@@ -305,6 +305,10 @@ impl Actor<'_> {
         let number = random.usize(0..self.ids.len());
         let id = &self.ids[number];
         let live = read(self.engine, self.credential, id);
+        let existed = live.is_some();
+        if !existed {
+            other.touched.remove(&number);
+        }
         let (name, status) = match random.u8(0..6) {
             0 | 1 => ("put", self.put(number, &other_body(number, self.object, random.bool()))),
             2 => ("delete", self.delete(number, other)),
@@ -327,7 +331,10 @@ impl Actor<'_> {
         other.log.push(format!("{name} {id}: {status}"));
         if status / 100 == 2 && name != "delete" {
             self.finish_operation();
-            if let Some(live) = read(self.engine, self.credential, id) {
+            // A resource that lanyard created stays its own: Azure keeps the time of the creation.
+            if existed && !other.own.contains_key(&number) {
+                other.touched.insert(number);
+            } else if let Some(live) = read(self.engine, self.credential, id) {
                 other.own.insert(number, live);
             }
         }

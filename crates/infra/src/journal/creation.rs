@@ -79,6 +79,15 @@ impl CreationMark {
 }
 
 impl CreationEvidence {
+    /// Whether a live resource is the one whose creation the journal records: Azure reported the time of the creation,
+    /// and reports the same time now.
+    pub(crate) fn proves(&self, live: &CreationMark) -> bool {
+        match self {
+            Self::Confirmed(mark) => mark.time().is_some() && mark.agrees_with(live),
+            Self::Unknown | Self::Announced { .. } => false,
+        }
+    }
+
     /// Whether a live resource can be the one whose creation the journal records. `is_complete` says whether the
     /// journal records that the resource exists.
     pub(crate) fn agrees_with(&self, live: &CreationMark, is_complete: bool) -> bool {
@@ -127,6 +136,7 @@ mod tests {
             (CreationMark::default(), false),
         ] {
             assert_eq!(confirmed.agrees_with(&live, true), expected, "{live:?}");
+            assert_eq!(confirmed.proves(&live), expected, "{live:?}");
         }
         let without_creator =
             json!({ "properties": { "createdOn": "2026-01-01T00:00:00Z", "createdBy": null } });
@@ -151,5 +161,9 @@ mod tests {
         }
         assert!(CreationEvidence::Unknown.agrees_with(&CreationMark::default(), true));
         assert!(!CreationEvidence::Unknown.agrees_with(&CreationMark::default(), false));
+        let without_time = CreationEvidence::Confirmed(CreationMark::default());
+        for evidence in [announced, CreationEvidence::Unknown, without_time] {
+            assert!(!evidence.proves(&mark("2026-01-01T12:00:01Z", CALLER)), "{evidence:?}");
+        }
     }
 }
