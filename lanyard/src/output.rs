@@ -79,7 +79,7 @@ pub(crate) fn print_value(
 /// Prints text for people, in lines that are not longer than the terminal is wide.
 #[cfg(any(feature = "cli", feature = "up"))]
 pub(crate) fn print_text(text: &str) -> Result<(), CommandError> {
-    print_stdout(&fit_lines(text, stdout_width()))
+    print_stdout(&neutralize(&fit_lines(text, stdout_width())))
 }
 
 /// A number with its noun, such as `1 request` or `2 requests`.
@@ -88,11 +88,10 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
-/// Writes to standard output, without commands of pipelines and controls of terminals. A closed pipe (`| head`) is not an error. A full disk is an error, because the
+/// Writes data to standard output as it is; [`print_text`] is for text with names of Azure. A closed pipe (`| head`) is not an error. A full disk is an error, because the
 /// reader of the file must not mistake a partial file for a complete one.
 pub(crate) fn print_stdout(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
-    let text = neutralize(text);
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = stdout
         .write_all(text.as_bytes())
@@ -110,6 +109,12 @@ pub(crate) fn print_stdout(text: &str) -> Result<(), CommandError> {
 pub(crate) fn print_stderr(text: &str) {
     // A failed write to standard error cannot be reported anywhere.
     drop(writeln!(io::stderr().lock(), "{}", neutralize(text)));
+}
+
+/// Writes a JSON document to standard error.
+#[cfg(feature = "cli")]
+pub(crate) fn print_stderr_document(document: &str) {
+    drop(writeln!(io::stderr().lock(), "{}", neutralize_json(document)));
 }
 
 /// Whether text on this stream may have colours: only on a terminal that has them, and unless `NO_COLOR` is set

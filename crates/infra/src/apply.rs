@@ -18,7 +18,7 @@ use crate::live_state::{
     LiveResource, LiveState, find_in_collection, find_role_assignment, list_role_assignments,
     read_resource,
 };
-use crate::ownership_evidence::OwnershipEvidence;
+use crate::ownership_evidence::{OwnershipEvidence, has_ownership_tags};
 use crate::ownership_tags::OwnershipTags;
 use crate::plan::{Plan, PlannedResource, ResourceChange, live_differences};
 use crate::progress::{ProgressObserver, ResourceTiming};
@@ -196,6 +196,25 @@ impl From<NodeResult<Self, ResourceError>> for ResourceOutcome {
     }
 }
 
+/// A resource before its write.
+enum OwnResource {
+    Missing,
+    /// It belongs to lanyard.
+    Own(LiveResource),
+    /// A resource group of another client, which the configuration uses as it is.
+    Shared(LiveResource),
+}
+
+impl OwnResource {
+    fn own(self) -> Result<Option<LiveResource>, ResourceError> {
+        match self {
+            Self::Missing => Ok(None),
+            Self::Own(found) => Ok(Some(found)),
+            Self::Shared(found) => Err(ResourceError::NotOurs { id: found.id }),
+        }
+    }
+}
+
 /// Whether a write has not been sent before.
 #[derive(Clone, Copy)]
 struct IsFirstAttempt(bool);
@@ -342,7 +361,15 @@ impl ApplyRun<'_> {
         // so the resource is read immediately before each attempt.
         let existing =
             writer.read(async || self.read_before_write(planned, resource).await).await?;
-        let existing = self.check_own(planned, resource, existing, IsFirstAttempt(true))?;
+        let existing = match self.check_own(planned, resource, existing, IsFirstAttempt(true))? {
+            OwnResource::Missing => None,
+            OwnResource::Own(existing) => Some(existing),
+            OwnResource::Shared(existing) => {
+                writer.record(&existing.id, Ownership::Existing, &existing.body).await?;
+                self.live.lock().set(planned.key.clone(), Some(existing));
+                return Ok(());
+            }
+        };
         if let Some(existing) = existing.as_ref().filter(|_| is_update) {
             writer.before = Some(existing.body.clone());
             writer.desired = Some(updated_properties(resource, &self.live.lock())?);
@@ -354,7 +381,7 @@ impl ApplyRun<'_> {
                 existing
             } else {
                 let existing = self.read_before_write(planned, resource).await?;
-                self.check_own(planned, resource, existing, IsFirstAttempt(false))?
+                self.check_own(planned, resource, existing, IsFirstAttempt(false))?.own()?
             };
             Ok(write_request(resource, existing.as_ref(), &self.live.lock(), self.context.tags)?)
         };
@@ -394,16 +421,23 @@ impl ApplyRun<'_> {
         resource: &DesiredResource,
         found: Option<LiveResource>,
         is_first_attempt: IsFirstAttempt,
-    ) -> Result<Option<LiveResource>, ResourceError> {
-        let Some(found) = found else { return Ok(None) };
+    ) -> Result<OwnResource, ResourceError> {
+        let Some(found) = found else { return Ok(OwnResource::Missing) };
         let state = self.context.journal.state();
         let evidence = OwnershipEvidence::of_id(&state, &planned.key, &found.id, self.context.tags);
         // Azure can have done an earlier attempt that got no reply. Some types have neither tags nor creators.
+        let has_evidence = has_ownership_tags(&found.id)
+            || matches!(resource.definition, ResourceDefinition::RoleAssignment { .. });
         let is_written = || {
-            !is_first_attempt.0 && live_differences(resource, &found, &self.live.lock()).is_empty()
+            !is_first_attempt.0
+                && !has_evidence
+                && live_differences(resource, &found, &self.live.lock()).is_empty()
         };
         if evidence.is_ours(&found.id, &found.body) || is_written() {
-            return Ok(Some(found));
+            return Ok(OwnResource::Own(found));
+        }
+        if matches!(resource.definition, ResourceDefinition::Shared { .. }) {
+            return Ok(OwnResource::Shared(found));
         }
         Err(ResourceError::NotOurs { id: found.id })
     }

@@ -301,7 +301,8 @@ impl FoundResources<'_> {
             key: key.clone(),
             stack: ResourceStack::Ccoctl,
             id: id.clone(),
-            ownership: Ownership::Imported,
+            // So the tag or the description is required again immediately before the deletion.
+            ownership: Ownership::Created,
             depends_on: needs.to_vec(),
             created,
         });

@@ -7,7 +7,7 @@ use lanyard_azure::{
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
-use crate::journal::{CreationMark, RecordedResource, RecordedState, WritePhase};
+use crate::journal::{CreationMark, RecordedResource, RecordedState};
 use crate::ownership_tags::OwnershipTags;
 use crate::resource::{Ownership, ResourceKey};
 
@@ -50,7 +50,7 @@ impl<'a> OwnershipEvidence<'a> {
 
     /// To whom the live resource with this id and body belongs.
     pub(crate) fn ownership_of(&self, id: &ArmResourceId, body: &Value) -> Ownership {
-        let is_tagged = self.tags.is_some_and(|tags| tags.are_on(body));
+        let is_tagged = self.is_tagged(body);
         // A record of another id is no record of this resource: another client can have created an equal one.
         let record = self.record.filter(|record| record.id == *id && record.ownership.is_ours());
         let Some(record) = record else {
@@ -61,10 +61,15 @@ impl<'a> OwnershipEvidence<'a> {
             // Another client can have removed the tags, or have created another resource without them.
             record.creation.proves(&live)
         } else {
-            record.creation.agrees_with(&live, record.phase == WritePhase::Complete)
+            record.creation.agrees_with(&live)
         };
         let is_ours = is_tagged || is_same;
         if is_ours { record.ownership } else { Ownership::Existing }
+    }
+
+    /// Whether the live resource has the tags of lanyard.
+    pub(crate) fn is_tagged(&self, body: &Value) -> bool {
+        self.tags.is_some_and(|tags| tags.are_on(body))
     }
 
     /// Whether lanyard may delete, replace or change the live resource.
@@ -74,7 +79,7 @@ impl<'a> OwnershipEvidence<'a> {
 }
 
 /// Whether lanyard sets its ownership tags when it creates a resource of this type.
-fn has_ownership_tags(id: &ArmResourceId) -> bool {
+pub(crate) fn has_ownership_tags(id: &ArmResourceId) -> bool {
     const TYPES_WITHOUT_TAGS: [&str; 5] = [
         BlobContainerBody::RESOURCE_TYPE,
         FederatedCredentialBody::RESOURCE_TYPE,

@@ -40,9 +40,13 @@ impl OwnershipTags {
         if self.ccoctl_owner.as_ref().is_some_and(|owner| owner.owns(body)) {
             return true;
         }
-        let tag = |name: &str| body.get("tags").and_then(|tags| tags.get(name));
-        tag(CLUSTER_TAG).and_then(Value::as_str) == Some(&self.name)
-            && tag(INFRA_ID_TAG).and_then(Value::as_str) == Some(&self.infra_id)
+        let tags = body.get("tags").and_then(Value::as_object);
+        // Azure compares the names of tags without case.
+        let tag = |name: &str| {
+            let found = tags?.iter().find(|(it, _)| it.eq_ignore_ascii_case(name));
+            found.and_then(|(_, value)| value.as_str())
+        };
+        tag(CLUSTER_TAG) == Some(&self.name) && tag(INFRA_ID_TAG) == Some(&self.infra_id)
     }
 
     /// Whether the body has a tag that a controller of the cluster sets on its virtual machines, disks and addresses:

@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use crate::api_versions::api_version_of;
 use crate::apply::{RunContext, RunOptions};
-use crate::journal::{CreationMark, JournalEntry, JournalError, RecordedResource, WriteKind};
+use crate::journal::{
+    CreationMark, JournalEntry, JournalError, RecordedResource, WriteKind, WritePhase,
+};
 use crate::ownership_evidence::OwnershipEvidence;
 use crate::plan::PlanProblem;
 use crate::progress::ProgressPhase;
@@ -189,12 +191,23 @@ impl ResourceWriter<'_> {
         match self.context.journal.while_writable(write).await? {
             Ok(response) => Ok(response.body),
             Err(error) => {
-                if self.kind == WriteKind::Create {
+                if self.kind == WriteKind::Create && self.is_final(&error) {
                     self.retract_creation().await?;
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Whether Azure rejected the write. Without a reply, or while its operation runs, Azure can still do it.
+    fn is_final(&self, error: &ResourceError) -> bool {
+        let ResourceError::Azure(error) = error else { return false };
+        let state = self.context.journal.state();
+        let is_accepted =
+            |record: &RecordedResource| matches!(record.phase, WritePhase::Accepted(_));
+        let is_running = state.get(self.key).is_some_and(is_accepted);
+        matches!(**error, OperationError::Failed { .. })
+            || (!is_running && error.class() == ErrorClass::Permanent)
     }
 
     /// Ends the record of a creation that Azure rejected, if nothing shows that the resource is lanyard's.

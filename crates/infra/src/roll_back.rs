@@ -15,8 +15,8 @@ use crate::apply::{ResourceOutcome, RunContext, RunReport};
 use crate::destroy::{DestroyPlan, DestroyedResource, remove_resource};
 use crate::graph_run::{GraphNode, run_graph, sort_by_dependencies};
 use crate::journal::{
-    CreationEvidence, JournalError, RecordedResource, RecordedState, RunChange, RunCommand,
-    UndoAction, WriteKind, WritePhase,
+    JournalError, RecordedResource, RecordedState, RunChange, RunCommand, UndoAction, WriteKind,
+    WritePhase,
 };
 use crate::ownership_evidence::OwnershipEvidence;
 use crate::resource::{Ownership, ResourceKey, ResourceStack, write_lock};
@@ -174,10 +174,24 @@ impl RollBackPlan {
         Ok(Self { stacks, restored, removed })
     }
 
+    /// Whether the roll-back creates role assignments again, which it does only for known principals.
+    pub fn assigns_roles(&self) -> bool {
+        self.restored.iter().any(|it| it.id.has_type(RoleAssignmentBody::RESOURCE_TYPE))
+    }
+
     /// Whether nothing was changed before the interruption.
     pub const fn is_empty(&self) -> bool {
         self.restored.is_empty() && self.removed.resources.is_empty()
     }
+}
+
+/// Whether the ids differ at most in the name. A journal that another person changed could otherwise name any resource.
+fn is_in_same_collection(one: &ArmResourceId, other: &ArmResourceId) -> bool {
+    let collection = |id: &ArmResourceId| {
+        let (collection, _name) = id.as_str().rsplit_once('/').unwrap_or_default();
+        collection.to_ascii_lowercase()
+    };
+    collection(one) == collection(other)
 }
 
 /// A created resource as recorded.
@@ -193,7 +207,7 @@ fn created_resource(
         ownership: change.ownership,
         depends_on: change.depends_on.clone(),
         phase: WritePhase::Sent,
-        creation: CreationEvidence::Unknown,
+        creation: change.creation.clone(),
     })
 }
 
@@ -206,6 +220,7 @@ impl RestoredResource {
         };
         // A resource that Azure compares by content can have another id than the desired one.
         let id_before = before["id"].as_str().and_then(|id| id.parse().ok());
+        let id_before = id_before.filter(|id| is_in_same_collection(id, &change.id));
         let id: ArmResourceId = id_before.unwrap_or_else(|| change.id.clone());
         Some(Self {
             key: key.clone(),
@@ -398,7 +413,8 @@ async fn recorded_principals(context: RunContext<'_>) -> Result<BTreeSet<Uuid>, 
         let Some(live) = context.arm.fetch_optional(record.id.as_str(), version).await? else {
             continue;
         };
-        if OwnershipEvidence::new(Some(record), context.tags).is_ours(&record.id, &live.body) {
+        // The journal alone is no evidence here: a roll-back gives these principals roles.
+        if OwnershipEvidence::new(Some(record), context.tags).is_tagged(&live.body) {
             let principal = live.body.pointer("/properties/principalId").and_then(Value::as_str);
             principals.extend(principal.and_then(|id| id.parse::<Uuid>().ok()));
         }
@@ -419,7 +435,7 @@ pub async fn roll_back(
     principals: &BTreeSet<Uuid>,
 ) -> Result<RunReport, RollBackError> {
     let mut principals = principals.clone();
-    if plan.restored.iter().any(|it| it.id.has_type(RoleAssignmentBody::RESOURCE_TYPE)) {
+    if plan.assigns_roles() {
         principals.extend(recorded_principals(context).await?);
     }
     let steps = RunSteps::begin(context);
@@ -447,6 +463,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::journal::CreationEvidence;
 
     fn write(id: &str, undo: UndoAction, live: Option<&Value>) -> RestoreWrite {
         let change = RunChange {

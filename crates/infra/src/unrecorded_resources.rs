@@ -38,7 +38,14 @@ pub async fn find_unrecorded_resources(
     let is_group =
         |id: &ArmResourceId| id.resource_type().is_none() && id.resource_group().is_some();
     let planned = plan.records();
-    for group in plan.resources.iter().map(|it| &it.id).filter(|id| is_group(id)) {
+    for resource in plan.resources.iter().filter(|it| is_group(&it.id)) {
+        let group = &resource.id;
+        let live = arm.fetch_optional(group.as_str(), ResourceGroupBody::API_VERSION).await?;
+        let evidence = OwnershipEvidence::new(Some(&resource.record), tags);
+        // A group of another client is not deleted.
+        if !live.is_some_and(|live| evidence.is_ours(group, &live.body)) {
+            continue;
+        }
         let found = unrecorded_in_group(arm, group, &planned, tags).await?;
         unrecorded
             .extend(found.into_iter().map(|id| UnrecordedResource { group: group.clone(), id }));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use lanyard_azure::{
     ArmBody as _, ArmClient, AzureCallError, FederatedCredentialBody, LoadBalancerBody,
     ManagedIdentityBody, NetworkSecurityGroupBody, PrivateDnsLinkBody, PublicIpAddressBody,
-    SoftDeletedVault, VaultBody, VirtualNetworkBody,
+    SoftDeletedVault, StorageAccountBody, VaultBody, VirtualNetworkBody,
 };
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 use serde_json::Value;
@@ -66,12 +66,14 @@ fn name_rule(id: &ArmResourceId) -> Option<AzureNameRule> {
 }
 
 /// Source: Microsoft Learn, "Use tags to organize your Azure resources": 50 tags, names of 512 characters (128 for
-/// storage accounts, which is checked for all), values of 256.
+/// storage accounts), values of 256.
 fn check_tags(resource: &DesiredResource) -> Vec<PreflightFinding> {
     const FORBIDDEN: &str = "<>%&\\?/";
     let tags = body_of(resource).and_then(|body| body.get("tags")?.as_object());
     let Some(tags) = tags else { return Vec::new() };
     let mut problems = Vec::new();
+    let is_account = resource.id.has_type(StorageAccountBody::RESOURCE_TYPE);
+    let longest = if is_account { 128 } else { 512 };
     // Lanyard adds two tags of its own.
     if tags.len() > 48 {
         problems.push(format!("{} tags; Azure allows 50, of which lanyard sets two", tags.len()));
@@ -81,9 +83,10 @@ fn check_tags(resource: &DesiredResource) -> Vec<PreflightFinding> {
         if let Some(found) = name.chars().find(|it| FORBIDDEN.contains(*it) || it.is_control()) {
             problems.push(format!("the name of the tag `{name}` contains `{found}`"));
         }
-        if !(1..=128).contains(&name.chars().count()) {
-            problems
-                .push(format!("the name of the tag `{name}` does not have 1 to 128 characters"));
+        if !(1..=longest).contains(&name.chars().count()) {
+            problems.push(format!(
+                "the name of the tag `{name}` does not have 1 to {longest} characters"
+            ));
         }
         if value_length > 256 {
             problems.push(format!("the value of the tag `{name}` has more than 256 characters"));
@@ -226,7 +229,7 @@ mod tests {
         for (tags, expected) in [
             (json!({ "bad<tag": "x" }), Some("contains `<`")),
             (json!({ "a/b": "x" }), Some("contains `/`")),
-            (json!({ "": "x" }), Some("1 to 128 characters")),
+            (json!({ "": "x" }), Some("1 to 512 characters")),
             (json!({ "t": "x".repeat(257) }), Some("more than 256")),
             (Value::Object(many), Some("49 tags")),
             (json!({ "kubernetes.io_cluster.harbour": "<any>" }), None),

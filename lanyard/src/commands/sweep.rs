@@ -75,7 +75,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let mut swept = SweptAssignment { assignment, deleted: false, error: None };
         if args.delete {
             match delete_orphaned_assignment(&account.arm, &swept.assignment).await {
-                Ok(deleted) => swept.deleted = deleted,
+                Ok(true) => swept.deleted = true,
+                Ok(false) => {
+                    swept.error = Some(format!(
+                        "another role assignment has the id `{}` now, so it stays",
+                        swept.assignment.id
+                    ))
+                }
                 Err(error) => swept.error = Some(format_error_chain(&error)),
             }
         }

@@ -22,6 +22,7 @@ pub(crate) fn neutralize(text: &str) -> Cow<'_, str> {
         match character {
             '#' if is_pipeline_command(rest) => harmless.push_str("# "),
             ':' if is_line_start && rest.starts_with("::") => harmless.push_str(": "),
+            '\r' if rest.starts_with("\r\n") => harmless.push('\r'),
             control if is_control(control) && !is_colour(rest) => {
                 write!(harmless, "{}", control.escape_unicode()).unwrap_or_default();
             }
@@ -101,7 +102,12 @@ fn is_control(character: char) -> bool {
 fn is_colour(text: &str) -> bool {
     let Some(parameters) = text.strip_prefix("\u{1b}[") else { return false };
     let end = parameters.find(|it: char| !it.is_ascii_digit() && it != ';');
-    end.is_some_and(|end| parameters[end..].starts_with('m'))
+    let Some(end) = end.filter(|end| parameters[*end..].starts_with('m')) else { return false };
+    // Others could hide text, such as `8` or the colour of the background.
+    let is_harmless = |code: &str| {
+        ["", "0", "1", "2", "22", "31", "32", "33", "34", "35", "36", "39"].contains(&code)
+    };
+    parameters[..end].split(';').all(is_harmless)
 }
 
 #[cfg(test)]
@@ -123,6 +129,8 @@ mod tests {
             ("###vso[x]", "## #vso[x]"),
             ("invoice\u{202e}fdp.exe", "invoice\\u{202e}fdp.exe"),
             ("\u{1b}[1;31mred\u{1b}[0m", "\u{1b}[1;31mred\u{1b}[0m"),
+            ("\u{1b}[8mhidden", "\\u{1b}[8mhidden"),
+            ("a\r\nb", "a\r\nb"),
             ("\u{1b}[2Jcleared\r\u{7}", "\\u{1b}[2Jcleared\\u{d}\\u{7}"),
             ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
             ("é ##é", "é ##é"),

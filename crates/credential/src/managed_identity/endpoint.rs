@@ -46,8 +46,8 @@ pub(crate) struct ManagedIdentityEndpoint {
 }
 
 impl ManagedIdentityEndpoint {
-    /// Creates an IMDS endpoint at its own address or at a replacement: only scheme, host and port of
-    /// `authority` are used.
+    /// Creates an IMDS endpoint at its own address or at a replacement. Query and fragment of `authority` are not
+    /// used.
     pub(crate) fn imds(authority: Url) -> Self {
         let mut url = authority.clone();
         // A replacement can serve several virtual machines below different paths, as the local Azure does.

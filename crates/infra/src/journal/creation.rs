@@ -17,6 +17,10 @@ pub(crate) struct CreationMark {
     /// The creator: an object id, an application id or the name of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<String>,
+    /// An id that Azure gives each new resource: the `resourceGuid` of a network resource, or the `principalId` of a
+    /// managed identity. Network resources have neither creator nor time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
 }
 
 /// What the journal knows about the creation of a resource.
@@ -49,12 +53,13 @@ impl CreationMark {
         Self {
             at: first(&system["createdAt"], &properties["createdOn"]),
             by: first(&system["createdBy"], &properties["createdBy"]),
+            id: assigned_id(body),
         }
     }
 
     /// The mark of a resource whose creator is unknown.
     pub(crate) fn at(time: Timestamp) -> Self {
-        Self { at: Some(time.to_string()), by: None }
+        Self { at: Some(time.to_string()), ..Self::default() }
     }
 
     /// Whether a live resource can be the one with this mark. Azure leaves the creator out of some replies, so only
@@ -70,7 +75,8 @@ impl CreationMark {
             (Some(_), None) => false,
             (None, _) => self.at.is_none() || self.at == live.at,
         };
-        is_same_creator && is_same_time
+        let is_same_id = self.id.is_none() || self.id == live.id;
+        is_same_creator && is_same_time && is_same_id
     }
 
     fn time(&self) -> Option<Timestamp> {
@@ -79,20 +85,22 @@ impl CreationMark {
 }
 
 impl CreationEvidence {
-    /// Whether a live resource is the one whose creation the journal records: Azure reported the time of the creation,
-    /// and reports the same time now.
+    /// Whether a live resource is the one whose creation the journal records: Azure reported the time of the creation
+    /// or an id, and reports the same now.
     pub(crate) fn proves(&self, live: &CreationMark) -> bool {
         match self {
-            Self::Confirmed(mark) => mark.time().is_some() && mark.agrees_with(live),
+            Self::Confirmed(mark) => {
+                (mark.time().is_some() || mark.id.is_some()) && mark.agrees_with(live)
+            }
             Self::Unknown | Self::Announced { .. } => false,
         }
     }
 
-    /// Whether a live resource can be the one whose creation the journal records. `is_complete` says whether the
-    /// journal records that the resource exists.
-    pub(crate) fn agrees_with(&self, live: &CreationMark, is_complete: bool) -> bool {
+    /// Whether a live resource can be the one whose creation the journal records.
+    pub(crate) fn agrees_with(&self, live: &CreationMark) -> bool {
         match self {
-            Self::Unknown => is_complete,
+            // Only entries of creations announce one, so this record is older, or of another tool's resource.
+            Self::Unknown => true,
             Self::Confirmed(mark) => mark.agrees_with(live),
             Self::Announced { at, by } => {
                 let is_caller =
@@ -102,6 +110,14 @@ impl CreationEvidence {
             }
         }
     }
+}
+
+/// The id that Azure gave the resource. The principal of a role assignment is no id of the assignment.
+fn assigned_id(body: &Value) -> Option<String> {
+    let properties = &body["properties"];
+    let is_identity = properties.get("clientId").is_some();
+    let principal = || properties["principalId"].as_str().filter(|_| is_identity);
+    properties["resourceGuid"].as_str().or_else(principal).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -122,6 +138,11 @@ mod tests {
             json!({ "systemData": { "createdAt": "2026-01-01T00:00:00Z", "createdBy": CALLER } });
         assert_eq!(CreationMark::of(&system), mark("2026-01-01T00:00:00Z", CALLER));
         assert_eq!(CreationMark::of(&json!({ "properties": {} })), CreationMark::default());
+        let network =
+            |guid: &str| CreationMark::of(&json!({ "properties": { "resourceGuid": guid } }));
+        assert!(
+            network("a").agrees_with(&network("a")) && !network("a").agrees_with(&network("b"))
+        );
     }
 
     #[test]
@@ -135,13 +156,13 @@ mod tests {
             (mark("yesterday", CALLER), false),
             (CreationMark::default(), false),
         ] {
-            assert_eq!(confirmed.agrees_with(&live, true), expected, "{live:?}");
+            assert_eq!(confirmed.agrees_with(&live), expected, "{live:?}");
             assert_eq!(confirmed.proves(&live), expected, "{live:?}");
         }
         let without_creator =
             json!({ "properties": { "createdOn": "2026-01-01T00:00:00Z", "createdBy": null } });
         let confirmed = CreationEvidence::Confirmed(CreationMark::of(&without_creator));
-        assert!(confirmed.agrees_with(&mark("2026-01-01T00:00:00Z", CALLER), true));
+        assert!(confirmed.agrees_with(&mark("2026-01-01T00:00:00Z", CALLER)));
     }
 
     #[test]
@@ -157,10 +178,9 @@ mod tests {
             (mark("2026-01-01T12:00:01Z", "other"), false),
             (CreationMark::default(), false),
         ] {
-            assert_eq!(announced.agrees_with(&live, false), expected, "{live:?}");
+            assert_eq!(announced.agrees_with(&live), expected, "{live:?}");
         }
-        assert!(CreationEvidence::Unknown.agrees_with(&CreationMark::default(), true));
-        assert!(!CreationEvidence::Unknown.agrees_with(&CreationMark::default(), false));
+        assert!(CreationEvidence::Unknown.agrees_with(&CreationMark::default()));
         let without_time = CreationEvidence::Confirmed(CreationMark::default());
         for evidence in [announced, CreationEvidence::Unknown, without_time] {
             assert!(!evidence.proves(&mark("2026-01-01T12:00:01Z", CALLER)), "{evidence:?}");

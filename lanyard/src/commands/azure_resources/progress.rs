@@ -78,7 +78,7 @@ impl ProgressObserver for ProgressOutput {
             Self::Plain => output::print_stderr(&plain_line(event)),
             Self::Json => {
                 let line = serde_json::to_string(event);
-                output::print_stderr(&line.unwrap_or_else(|error| error.to_string()));
+                output::print_stderr_document(&line.unwrap_or_else(|error| error.to_string()));
             }
             Self::Silent => {}
         }

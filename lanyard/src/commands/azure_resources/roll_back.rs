@@ -31,18 +31,20 @@ impl RecordedStacks<'_> {
         &self,
         run: &RunArgs,
         format: CliOutputFormat,
-        principals: &[Uuid],
+        principals: impl AsyncFnOnce() -> Result<Vec<Uuid>, CommandError>,
         clock: &SharedClock,
     ) -> CommandResult {
         // Without an interrupted run, no journal is created, and no lease is needed.
         self.roll_back_plan(&self.journal.read().await?.unwrap_or_default())?;
         let (arm, tags) = (&self.account.arm, &self.tags);
         let signed_in = self.account.caller().await?;
-        let principals: BTreeSet<_> =
-            principals.iter().copied().chain([signed_in.object_id]).collect();
         let caller = &signed_in.creator_names;
         let report = self.journal.write(async |journal| {
             let plan = self.roll_back_plan(&journal.state())?;
+            let mut known = BTreeSet::from([signed_in.object_id]);
+            if plan.assigns_roles() {
+                known.extend(principals().await?);
+            }
             output::print_stderr(&plan_text(&plan));
             let progress = run.progress();
             let options = run.options();
@@ -55,7 +57,7 @@ impl RecordedStacks<'_> {
                 let hint = "run the command without --roll-back, which continues the interrupted run; or move or delete the resources, then run the command again";
                 return Err(unrecorded_error(&unrecorded, hint));
             }
-            let report = roll_back(context, &plan, &principals).await;
+            let report = roll_back(context, &plan, &known).await;
             progress.end();
             report.map_err(|error| {
                 CommandError::unavailable("the roll-back failed")

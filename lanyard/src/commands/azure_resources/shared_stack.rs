@@ -222,7 +222,9 @@ impl<'a> SharedStack<'a> {
         format: CliOutputFormat,
         clock: &SharedClock,
     ) -> CommandResult {
-        self.recorded(&args.run, clock)?.roll_back(&args.run, format, &[], clock).await
+        self.recorded(&args.run, clock)?
+            .roll_back(&args.run, format, async || Ok(Vec::new()), clock)
+            .await
     }
 
     /// The stack, with the journal that records its resources.

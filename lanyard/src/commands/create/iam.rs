@@ -83,7 +83,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let context = args.run.journal_context(&account, &environment, &clock);
     if args.roll_back.roll_back {
         let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded.roll_back(&args.run, args.output.format, &[], &clock).await;
+        return recorded
+            .roll_back(&args.run, args.output.format, async || Ok(Vec::new()), &clock)
+            .await;
     }
     let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: None, iam: Some(args.output_file.clone()) };

@@ -215,10 +215,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let context = args.run.journal_context(&account, &environment, &clock);
     if args.roll_back.roll_back {
-        let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
-        let principals = target.stack.graph.principals();
+        let principals = async || {
+            let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
+            Ok(target.stack.graph.principals())
+        };
         let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded.roll_back(&args.run, args.output.format, &principals, &clock).await;
+        return recorded.roll_back(&args.run, args.output.format, principals, &clock).await;
     }
     let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
     let outputs = OutputPaths { infra: args.output_file.clone(), iam: None };
