@@ -231,3 +231,66 @@ async fn write_in_progress_stops_after_a_failed_append() {
         Err(JournalError::Stopped { .. })
     ));
 }
+
+#[test]
+fn entry_for_another_subscription_or_type_is_rejected() {
+    const FIRST: &str = r#"{"entry":"cluster","version":3,"name":"harbour","infraId":"harbour-x7k2p","subscription":"s"}"#;
+    let group = "/subscriptions/s/resourceGroups/g";
+    let vault = format!("{group}/providers/Microsoft.KeyVault/vaults/v");
+    let role = "providers/Microsoft.Authorization/roleAssignments/a";
+    for (id, ownership, is_accepted) in [
+        (group.to_owned(), "created", true),
+        ("/subscriptions/other/resourceGroups/g".to_owned(), "created", false),
+        ("/subscriptions/other/resourceGroups/g".to_owned(), "existing", true),
+        (vault, "imported", false),
+        (format!("{group}/providers/Microsoft.Network/virtualNetworks/v"), "imported", true),
+        (format!("/subscriptions/other/resourceGroups/net/{role}"), "created", true),
+    ] {
+        let entry = json!({ "entry": "recorded", "at": AT, "key": "k", "stack": "infra", "id": id,
+            "ownership": ownership });
+        let state = parse_state(&format!("{FIRST}\n{entry}\n"), &cluster());
+        assert_eq!(state.is_ok(), is_accepted, "{id} {ownership}");
+        if let Err(error) = state {
+            assert!(error.to_string().starts_with("line 2 of the journal names"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn journal_that_others_can_write_to_or_that_is_damaged_is_rejected() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    drop(open_directory(path.clone(), &cluster()).await.unwrap());
+    let open = async |mode| {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        open_directory(path.clone(), &cluster()).await.map(drop).map_err(|error| {
+            let hint = error.hint().unwrap_or_default();
+            format!("{}: {hint}", format_error_chain(&error))
+        })
+    };
+    assert!(open(0o755).await.is_ok());
+    for mode in [0o777, 0o775] {
+        let error = open(mode).await.unwrap_err();
+        assert!(
+            error.contains("written by other users") && error.contains("chmod go-w"),
+            "{error}"
+        );
+    }
+    std::fs::write(path.join("journal.jsonl"), b"\xff\n").unwrap();
+    let error = open(0o700).await.unwrap_err();
+    assert!(error.contains("is damaged") && error.contains("from a backup"), "{error}");
+}
+
+#[tokio::test]
+async fn removed_journal_stops_the_run_and_the_directory_stays_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let journal = open_directory(path.clone(), &cluster()).await.unwrap();
+    std::fs::remove_file(path.join("journal.jsonl")).unwrap();
+    let second = open_directory(path, &cluster()).await.map(drop);
+    let text = format_error_chain(&second.unwrap_err());
+    assert!(text.contains("another command uses"), "{text}");
+    let error = journal.record(&started(RunCommand::Apply)).await.unwrap_err();
+    assert!(format_error_chain(&error).contains("removed or replaced"), "{error:?}");
+}
