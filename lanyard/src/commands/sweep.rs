@@ -77,10 +77,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             match delete_orphaned_assignment(&account.arm, &swept.assignment).await {
                 Ok(true) => swept.deleted = true,
                 Ok(false) => {
-                    swept.error = Some(format!(
-                        "another role assignment has the id `{}` now, so it stays",
-                        swept.assignment.id
-                    ))
+                    let id = &swept.assignment.id;
+                    let text =
+                        format!("another role assignment has the id `{id}` now, so it stays");
+                    swept.error = Some(text);
                 }
                 Err(error) => swept.error = Some(format_error_chain(&error)),
             }
