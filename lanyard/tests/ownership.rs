@@ -16,7 +16,7 @@ mod two_clients;
 use crate::two_clients::TwoClients;
 
 /// Several threads of the test program run the sequences.
-const SEQUENCES: u64 = 2_000;
+const SEQUENCES: u64 = 10_000;
 const THREADS: u64 = 4;
 
 fn run_sequences(thread: u64) {

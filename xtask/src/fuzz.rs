@@ -20,7 +20,7 @@ pub(crate) struct Args {
 pub(crate) const SMOKE_SECONDS: u32 = 15;
 
 /// The targets of `fuzz/fuzz_targets`.
-pub(crate) const TARGETS: [&str; 8] = [
+pub(crate) const TARGETS: [&str; 9] = [
     "credential_document",
     "certificate_bundle",
     "spc_objects",
@@ -29,6 +29,7 @@ pub(crate) const TARGETS: [&str; 8] = [
     "csi_requests",
     "provider_messages",
     "node_policy",
+    "journal",
 ];
 
 pub(crate) fn run(repository: &Repository, arguments: &Args) -> Result<PassFailCounts, TaskError> {
@@ -85,8 +86,8 @@ pub(crate) fn run_target(
     let mut command = Command::new(repository.debug_binaries().join(target));
     command.arg(&found).arg(repository.root().join("fuzz").join("corpus").join(target));
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
-    command.args(["-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=2048"]);
-    // Fails on inputs that would block a thread of the node plugin for long.
-    command.arg("-timeout=10").arg(format!("-max_total_time={seconds}"));
+    command.args(["-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=256"]);
+    // Fails on inputs that would block a thread of the node plugin, or fill its container.
+    command.arg("-timeout=1").arg(format!("-max_total_time={seconds}"));
     process::run(&mut command)
 }

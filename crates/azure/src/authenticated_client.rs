@@ -15,6 +15,7 @@ use lanyard_vocabulary::cloud::CloudEndpoints;
 use crate::bearer_token_policy::BearerTokenPolicy;
 use crate::error_details::AzureErrorDetails;
 use crate::rate_limited_client::ThrottledError;
+use crate::reply_limit::ReplyTooLarge;
 use crate::response_headers::ResponseHeaders;
 use crate::transport::AzureTransport;
 
@@ -149,6 +150,14 @@ pub enum AzureCallError {
         /// The number of pages that were read.
         limit: usize,
     },
+    /// The reply is longer than any that the service sends.
+    #[error("{target}: the reply has more than {limit} bytes")]
+    ReplyTooLarge {
+        /// The target: method, host and path.
+        target: String,
+        /// The largest reply that is read, in bytes.
+        limit: usize,
+    },
     /// No reply arrived.
     #[error("{target}: no reply")]
     Unreachable {
@@ -214,7 +223,7 @@ impl ErrorHint for AzureCallError {
                 "check the subscription id, and that the token's tenant is the subscription's"
             }
             Self::NotFound { .. } => "the identity has the permission; check the names in the id",
-            Self::Malformed { .. } | Self::ForeignUrl { .. } => {
+            Self::Malformed { .. } | Self::ForeignUrl { .. } | Self::ReplyTooLarge { .. } => {
                 "check that no proxy or gateway answers in the service's place"
             }
             Self::TooManyPages { .. } => "narrow the list with a filter or a smaller scope",
@@ -322,6 +331,9 @@ fn call_error_from_send(target: &str, source: azure_core::Error) -> AzureCallErr
     if *source.kind() == ErrorKind::Credential {
         return AzureCallError::Token { target, source };
     }
+    if let Some(ReplyTooLarge { limit }) = ReplyTooLarge::of(&source) {
+        return AzureCallError::ReplyTooLarge { target, limit: *limit };
+    }
     match ThrottledError::of(&source) {
         Some(error) => AzureCallError::Throttled { target, pause: Some(error.remaining) },
         None => AzureCallError::Unreachable { target, source },
@@ -379,6 +391,14 @@ mod tests {
         assert_eq!(scope("https://hsm.managedhsm.azure.net/keys/x"), module);
         assert_eq!(scope("https://evilvault.azure.net/secrets/x"), None);
         assert_eq!(scope("https://example.com/"), None);
+    }
+
+    #[test]
+    fn too_large_reply_is_not_requested_again() {
+        let source = azure_core::Error::new(ErrorKind::Other, ReplyTooLarge { limit: 8 });
+        let error = call_error_from_send("GET x", source);
+        assert_eq!(error.to_string(), "GET x: the reply has more than 8 bytes");
+        assert_eq!(error.class(), crate::error_class::ErrorClass::Permanent);
     }
 
     fn parse_body_with_status(

@@ -117,9 +117,10 @@ impl AzureCallError {
             Self::Token { source, .. } => ErrorClass::of_token(source),
             Self::Throttled { pause, .. } => ErrorClass::Throttled { pause: *pause },
             Self::Malformed { .. } | Self::Unreachable { .. } => ErrorClass::Transient,
-            Self::InvalidTarget { .. } | Self::ForeignUrl { .. } | Self::TooManyPages { .. } => {
-                ErrorClass::Permanent
-            }
+            Self::InvalidTarget { .. }
+            | Self::ForeignUrl { .. }
+            | Self::TooManyPages { .. }
+            | Self::ReplyTooLarge { .. } => ErrorClass::Permanent,
             Self::Unauthorized { code, message, .. }
             | Self::Forbidden { code, message, .. }
             | Self::NotFound { code, message, .. }

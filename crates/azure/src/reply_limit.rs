@@ -11,7 +11,22 @@ use futures::StreamExt as _;
 /// machines, with some ten megabytes.
 const MAX_REPLY: usize = 64 * 1024 * 1024;
 
-/// An HTTP client whose response bodies end with an error behind [`MAX_REPLY`].
+/// A reply is longer than [`MAX_REPLY`]. The next one would be, too.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the reply has more than {limit} bytes")]
+pub(crate) struct ReplyTooLarge {
+    /// The largest reply in bytes.
+    pub(crate) limit: usize,
+}
+
+impl ReplyTooLarge {
+    /// Extracts a [`ReplyTooLarge`] from an SDK error, if there is one.
+    pub(crate) fn of(error: &azure_core::Error) -> Option<&Self> {
+        error.downcast_ref()
+    }
+}
+
+/// An HTTP client whose response bodies end with [`ReplyTooLarge`] behind [`MAX_REPLY`].
 #[derive(Debug)]
 pub(crate) struct ReplyLimitClient(pub(crate) Arc<dyn HttpClient>);
 
@@ -28,10 +43,9 @@ fn limit_body(response: AsyncRawResponse, limit: usize) -> AsyncRawResponse {
     let mut left = limit;
     let limited = body.map(move |chunk| {
         let chunk = chunk?;
-        left = left.checked_sub(chunk.len()).ok_or_else(|| {
-            let text = format!("the reply has more than {limit} bytes");
-            azure_core::Error::with_message(ErrorKind::Io, text)
-        })?;
+        left = left
+            .checked_sub(chunk.len())
+            .ok_or_else(|| azure_core::Error::new(ErrorKind::Other, ReplyTooLarge { limit }))?;
         Ok(chunk)
     });
     AsyncRawResponse::new(status, headers, Box::pin(limited))
@@ -52,7 +66,7 @@ mod tests {
             let read = limit_body(response, 8).try_into_raw_response().await;
             assert_eq!(read.is_ok(), is_accepted, "{length}");
             if let Err(error) = read {
-                assert!(error.to_string().contains("more than 8 bytes"), "{error}");
+                assert_eq!(ReplyTooLarge::of(&error).map(|error| error.limit), Some(8));
             }
         }
     }

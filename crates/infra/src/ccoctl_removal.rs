@@ -128,13 +128,10 @@ impl CcoctlRemoval {
             let key = found.add("role-definition", &id, &[], None);
             owners.roles.insert(id.name().to_ascii_lowercase(), key);
         }
-        for assignment in subscription_assignments(arm, &self.subscription)
-            .await
-            .map_err(read_error("listing the role assignments"))?
-        {
+        for assignment in subscription_assignments(arm, &self.subscription).await? {
             let needs = owners.of(&assignment);
-            if let Some(id) = own_assignment_id(&assignment, &self.subscription)
-                && !needs.is_empty()
+            if !needs.is_empty()
+                && let Some(id) = own_assignment_id(&assignment, &self.subscription)?
             {
                 let created = assignment.properties.created_on.map(CreationMark::at);
                 found.add("role", &id, &needs, created);
@@ -221,10 +218,13 @@ async fn read_identity(
 async fn subscription_assignments(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-) -> Result<Vec<AssignedRole>, AzureCallError> {
+) -> Result<Vec<AssignedRole>, CcoctlRemovalError> {
     let scope = ArmResourceId::subscription_scope(subscription);
     let path = RoleAssignmentBody::list_path(&scope);
-    let listed = arm.list(&path, RoleAssignmentBody::API_VERSION, &[]).await?;
+    let listed = arm
+        .list(&path, RoleAssignmentBody::API_VERSION, &[])
+        .await
+        .map_err(read_error("listing the role assignments"))?;
     Ok(listed.into_iter().filter_map(|body| serde_json::from_value(body).ok()).collect())
 }
 
@@ -233,9 +233,18 @@ async fn subscription_assignments(
 fn own_assignment_id(
     assignment: &AssignedRole,
     subscription: &SubscriptionId,
-) -> Option<ArmResourceId> {
-    let id: ArmResourceId = assignment.id.parse().ok()?;
-    ArmResourceId::subscription_scope(subscription).contains(&id).then_some(id)
+) -> Result<Option<ArmResourceId>, CcoctlRemovalError> {
+    let scope = ArmResourceId::subscription_scope(subscription);
+    let prefix = assignment.id.get(..scope.as_str().len()).unwrap_or_default();
+    match assignment.id.parse::<ArmResourceId>() {
+        Ok(id) => Ok(scope.contains(&id).then_some(id)),
+        Err(_) if prefix.eq_ignore_ascii_case(scope.as_str()) => {
+            let (what, id) = ("the role assignment", assignment.id.clone());
+            Err(CcoctlRemovalError::Unreadable { what, id })
+        }
+        // The id of a management group.
+        Err(_) => Ok(None),
+    }
 }
 
 /// The resources whose role assignments are removed with them.
@@ -330,14 +339,14 @@ impl FoundResources<'_> {
 ///
 /// # Errors
 ///
-/// The error of the request.
+/// [`CcoctlRemovalError`] if the request failed, or an assignment to remove cannot be read.
 pub async fn find_other_role_assignments(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     graph: &ResourceGraph,
     live: &LiveState,
     tags: &OwnershipTags,
-) -> Result<Vec<AssignedRole>, AzureCallError> {
+) -> Result<Vec<AssignedRole>, CcoctlRemovalError> {
     let listed = subscription_assignments(arm, subscription).await?;
     let is_ours =
         |found: &&LiveResource| OwnershipEvidence::new(None, tags).is_ours(&found.id, &found.body);
@@ -358,12 +367,17 @@ pub async fn find_other_role_assignments(
         .filter(|it| matches!(it.definition, ResourceDefinition::RoleAssignment { .. }))
         .filter_map(|it| Some(&live.get(&it.key)?.id))
         .collect();
-    let is_other = |assignment: &AssignedRole| {
+    let mut others = Vec::new();
+    for assignment in listed {
         let principal = assignment.properties.principal_id.to_string();
-        principals.iter().any(|it| it.eq_ignore_ascii_case(&principal))
-            && own_assignment_id(assignment, subscription).is_some_and(|id| !wanted.contains(&&id))
-    };
-    Ok(listed.into_iter().filter(is_other).collect())
+        if principals.iter().any(|it| it.eq_ignore_ascii_case(&principal))
+            && let Some(id) = own_assignment_id(&assignment, subscription)?
+            && !wanted.contains(&&id)
+        {
+            others.push(assignment);
+        }
+    }
+    Ok(others)
 }
 
 #[cfg(test)]
@@ -405,6 +419,24 @@ mod tests {
         found.add_recorded_below();
         let keys: Vec<_> = found.state.resources().map(|(key, _)| key.to_string()).collect();
         assert_eq!(keys, ["identity/g/other", "identity/ns/secret", "identity/ns/secret/sa"]);
+    }
+
+    #[test]
+    fn assignment_in_the_subscription_whose_id_cannot_be_read_is_named() {
+        let own_id = |id: &str| {
+            let assignment = serde_json::from_value(serde_json::json!({
+                "id": id, "name": "x",
+                "properties": { "scope": "/", "principalId": Uuid::nil(), "roleDefinitionId": "/r" },
+            }));
+            own_assignment_id(&assignment.unwrap(), &"s".parse().unwrap())
+        };
+        let assignment = "providers/Microsoft.Authorization/roleAssignments/a";
+        let alert = "/subscriptions/s/resourceGroups/g/providers/N/actionGroups/on-call #1";
+        assert!(own_id(&format!("/subscriptions/s/{assignment}")).unwrap().is_some());
+        let group = "/providers/Microsoft.Management/managementGroups/m";
+        assert!(own_id(&format!("{group}/{assignment}")).unwrap().is_none());
+        let error = own_id(&format!("{alert}/{assignment}")).unwrap_err();
+        assert!(error.to_string().contains("on-call #1"), "{error}");
     }
 
     #[test]

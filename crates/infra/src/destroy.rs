@@ -131,7 +131,15 @@ impl DestroyPlan {
                     .chain(remaining.map(|(key, _)| (*key).clone()))
                     .collect();
                 let after = match &removed_with {
-                    Some(container) => vec![container.clone()],
+                    // If the container stays, because it belongs to another client, its content is removed one by one.
+                    Some(container) => {
+                        let is_beside = |other| containers.get(other) == Some(&container);
+                        let users = ours.iter().filter(|(other, it)| {
+                            is_beside(**other) && it.depends_on.contains(*key)
+                        });
+                        let users = users.map(|(other, _)| (*other).clone());
+                        std::iter::once(container.clone()).chain(users).collect()
+                    }
                     None => first.into_iter().filter(|it| it != *key).collect(),
                 };
                 DestroyedResource {
@@ -316,6 +324,26 @@ mod tests {
             (it.key.to_string(), it.removed_with.map(|container| container.to_string()))
         };
         plan.resources.into_iter().map(entry).collect()
+    }
+
+    #[test]
+    fn content_of_a_group_is_removed_after_its_users_in_case_the_group_stays() {
+        let mut state = RecordedState::default();
+        let network = |kind: &str| format!("g/providers/Microsoft.Network/{kind}/a");
+        record(&mut state, "group", "g", Ownership::Created, &[]);
+        let nsg = network("networkSecurityGroups");
+        record(&mut state, "nsg", &nsg, Ownership::Created, &["group"]);
+        let vnet = network("virtualNetworks");
+        record(&mut state, "vnet", &vnet, Ownership::Created, &["group", "nsg"]);
+        let plan = DestroyPlan::new(&state, &[ResourceStack::Infra]);
+        let after = |key: &str| {
+            let resource = plan.resources.iter().find(|it| it.key == ResourceKey::new(key));
+            let keys = resource.unwrap().after.iter().map(ToString::to_string);
+            keys.collect::<Vec<_>>()
+        };
+        assert_eq!(after("group"), Vec::<String>::new());
+        assert_eq!(after("vnet"), ["group"]);
+        assert_eq!(after("nsg"), ["group", "vnet"]);
     }
 
     #[test]

@@ -291,7 +291,10 @@ impl Journal {
 }
 
 /// The state that the complete lines of a journal describe.
-fn parse_state(content: &str, cluster: &JournalCluster) -> Result<RecordedState, JournalError> {
+pub(crate) fn parse_state(
+    content: &str,
+    cluster: &JournalCluster,
+) -> Result<RecordedState, JournalError> {
     if let Some(found) = parse_cluster(content)?
         && found != *cluster
     {

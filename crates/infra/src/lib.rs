@@ -25,6 +25,8 @@ mod dns_graph;
 mod encryption_key;
 mod encryption_key_id;
 mod existing_network;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod graph_run;
 mod iam_graph;
 mod identity_files;

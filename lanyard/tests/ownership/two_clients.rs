@@ -114,7 +114,7 @@ impl TwoClients {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let client = EngineClient::new(Arc::clone(&self.engine));
         let other = Arc::new(Mutex::new(OtherClient::default()));
-        for _ in 0..random.usize(2..6) {
+        for _ in 0..random.usize(1..4) {
             for _ in 0..random.usize(0..3) {
                 self.act_as_other(&client, &other, &mut random);
             }

@@ -296,7 +296,11 @@ async fn remove_other_roles(
     let others =
         find_other_role_assignments(arm, subscription, &target.graph, &report.live, &target.tags)
             .await
-            .map_err(|error| failed("listing the role assignments failed".to_owned(), &error))?;
+            .map_err(|error| {
+                CommandError::unavailable("reading the role assignments of the identities failed")
+                    .with_cause(&error)
+                    .with_hint_of(&error)
+            })?;
     if !others.is_empty() {
         output::print_stderr(
             "Removing role assignments that no CredentialsRequest lists; --preserve-existing-roles would keep them:",
