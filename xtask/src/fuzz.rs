@@ -20,9 +20,10 @@ pub(crate) struct Args {
 pub(crate) const SMOKE_SECONDS: u32 = 15;
 
 /// The targets of `fuzz/fuzz_targets`.
-pub(crate) const TARGETS: [&str; 9] = [
+pub(crate) const TARGETS: [&str; 10] = [
     "credential_document",
     "certificate_bundle",
+    "certificate_chain",
     "spc_objects",
     "client_assertion",
     "arm_template",

@@ -240,6 +240,15 @@ fn move_leaf_first(
     Ok(warnings)
 }
 
+/// The position of the first of these certificates (DER) that belongs to the private key (PKCS#8), if the key
+/// can be parsed and one does.
+pub fn leaf_position(key: &[u8], certificates: &[&[u8]]) -> Option<usize> {
+    let key = PrivateKey::parse(KeyEncoding::Pkcs8, key).ok()?;
+    certificates.iter().position(|der| {
+        Certificate::parse(der).is_ok_and(|parsed| parsed.public_key() == key.public_key())
+    })
+}
+
 /// The members of a bundle before they are checked.
 struct BundleParts {
     format: BundleFormat,

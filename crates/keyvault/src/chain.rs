@@ -1,66 +1,58 @@
 //! Orders a certificate chain: the leaf first, then each issuer.
 
-use std::collections::HashMap;
-
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Errors of ordering a certificate chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChainOrderError {
-    /// A certificate cannot be parsed.
-    #[error("certificate {index} cannot be read")]
-    Unreadable {
-        /// The certificate's position, from 0.
-        index: usize,
-    },
-    /// Every certificate is the issuer of another one.
-    #[error("every one of the {count} certificates issued another one, so none is the leaf")]
-    NoLeaf {
-        /// The number of certificates.
-        count: usize,
-    },
-    /// The issuers form a cycle.
-    #[error("the issuers of the certificates form a cycle")]
-    Cycle,
-}
-
-/// The order of a certificate chain.
+/// The order of certificates: a chain, and the certificates that do not belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ChainOrder {
-    /// The positions of all certificates, leaf first.
-    Complete(Vec<usize>),
-    /// Only some certificates are linked to the leaf; the position of the others is unknown.
-    Incomplete {
-        /// The number of linked certificates.
-        linked: usize,
-    },
+pub(crate) struct ChainOrder {
+    /// The positions of all certificates: the leaf, its issuers, and then the others in their given order.
+    pub(crate) positions: Vec<usize>,
+    /// The number of certificates in the chain, which are the first of `positions`.
+    pub(crate) linked: usize,
 }
 
-/// Orders certificates (DER) by their subject and authority key identifiers, as upstream does. The leaf is
-/// the first certificate that issued no other.
-pub(crate) fn order_chain<'a>(
-    certificates: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<ChainOrder, ChainOrderError> {
-    let mut links = Vec::new();
-    for (index, der) in certificates.into_iter().enumerate() {
-        links.push(CertificateLink::parse(der).ok_or(ChainOrderError::Unreadable { index })?);
+impl ChainOrder {
+    /// Whether all certificates belong to the chain.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.linked == self.positions.len()
     }
-    order_links(&links)
 }
 
-/// The key identifiers that link a certificate to others.
-#[derive(Debug, Clone, Default)]
+/// Orders certificates (DER). The chain begins with the certificate at the position `leaf`, or, without one,
+/// with the first certificate that issued no other, a root only if there is nothing else.
+pub(crate) fn order_chain(certificates: &[&[u8]], leaf: Option<usize>) -> ChainOrder {
+    let links: Vec<_> = certificates.iter().map(|der| CertificateLink::parse(der)).collect();
+    order_links(&links, leaf)
+}
+
+/// The names and key identifiers that link a certificate to others (RFC 5280, 4.1.2 and 4.2.1). A certificate
+/// that cannot be parsed has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct CertificateLink {
+    subject: Option<Vec<u8>>,
+    issuer: Option<Vec<u8>>,
     subject_key_id: Option<Vec<u8>>,
     authority_key_id: Option<Vec<u8>>,
 }
 
+/// The evidence that one certificate issued another, the strongest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum LinkEvidence {
+    /// The authority key identifier is the subject key identifier of the issuer.
+    KeyId,
+    /// At least one certificate has no key identifier, and the issuer's name is equal.
+    Name,
+}
+
 impl CertificateLink {
-    fn parse(der: &[u8]) -> Option<Self> {
-        let (_, certificate) = X509Certificate::from_der(der).ok()?;
-        let mut link = Self::default();
+    fn parse(der: &[u8]) -> Self {
+        let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Self::default() };
+        let mut link = Self {
+            subject: Some(certificate.subject().as_raw().to_vec()),
+            issuer: Some(certificate.issuer().as_raw().to_vec()),
+            ..Self::default()
+        };
         for extension in certificate.extensions() {
             match extension.parsed_extension() {
                 ParsedExtension::SubjectKeyIdentifier(id) => {
@@ -72,42 +64,51 @@ impl CertificateLink {
                 _ => {}
             }
         }
-        // A root that names itself has no issuer, even if it occurs several times.
-        link.authority_key_id =
-            link.authority_key_id.filter(|issuer| Some(issuer) != link.subject_key_id.as_ref());
-        Some(link)
+        link
+    }
+
+    /// The evidence that `other` issued this certificate. Different key identifiers outweigh equal names: an
+    /// authority keeps its name when it changes its key.
+    fn issued_by(&self, other: &Self) -> Option<LinkEvidence> {
+        if let (Some(wanted), Some(found)) = (&self.authority_key_id, &other.subject_key_id) {
+            return (wanted == found).then_some(LinkEvidence::KeyId);
+        }
+        let names_other = self.issuer.is_some() && self.issuer == other.subject;
+        names_other.then_some(LinkEvidence::Name)
+    }
+
+    /// Whether the certificate is a root, which names itself as its issuer.
+    fn is_root(&self) -> bool {
+        self.issued_by(self).is_some()
     }
 }
 
-fn order_links(links: &[CertificateLink]) -> Result<ChainOrder, ChainOrderError> {
-    if links.is_empty() {
-        return Ok(ChainOrder::Complete(Vec::new()));
+fn order_links(links: &[CertificateLink], leaf: Option<usize>) -> ChainOrder {
+    let issued_another = |issuer: usize| {
+        let mut others = links.iter().enumerate().filter(|(index, _)| *index != issuer);
+        others.any(|(_, link)| !link.is_root() && link.issued_by(&links[issuer]).is_some())
+    };
+    let leaf = leaf.or_else(|| {
+        let candidates = (0..links.len()).filter(|index| !issued_another(*index));
+        candidates.min_by_key(|index| links[*index].is_root())
+    });
+    let mut positions = Vec::with_capacity(links.len());
+    // Certificates that issued each other in a circle have no leaf, and stay in their order.
+    let mut next = leaf.filter(|leaf| *leaf < links.len());
+    while let Some(current) = next {
+        positions.push(current);
+        let link = &links[current];
+        let unused = (0..links.len()).filter(|index| !positions.contains(index));
+        next = unused
+            .filter_map(|index| Some((link.issued_by(&links[index])?, index)))
+            .min()
+            .filter(|_| !link.is_root())
+            .map(|(_, index)| index);
     }
-    let mut by_own = HashMap::new();
-    for (index, link) in links.iter().enumerate() {
-        if let Some(own) = &link.subject_key_id {
-            by_own.entry(own).or_insert(index);
-        }
-    }
-    let issuers: Vec<Option<usize>> =
-        links.iter().map(|link| by_own.get(link.authority_key_id.as_ref()?).copied()).collect();
-    let leaf = (0..links.len())
-        .find(|index| !issuers.contains(&Some(*index)))
-        .ok_or(ChainOrderError::NoLeaf { count: links.len() })?;
-    let mut chain = vec![leaf];
-    let mut next = issuers[leaf];
-    while let Some(issuer) = next {
-        if chain.contains(&issuer) {
-            return Err(ChainOrderError::Cycle);
-        }
-        chain.push(issuer);
-        next = issuers[issuer];
-    }
-    if chain.len() == links.len() {
-        Ok(ChainOrder::Complete(chain))
-    } else {
-        Ok(ChainOrder::Incomplete { linked: chain.len() })
-    }
+    let linked = positions.len();
+    let others: Vec<_> = (0..links.len()).filter(|index| !positions.contains(index)).collect();
+    positions.extend(others);
+    ChainOrder { positions, linked }
 }
 
 #[cfg(test)]
@@ -116,66 +117,84 @@ mod tests {
 
     use super::*;
 
-    fn link(own: &str, issuer: &str) -> CertificateLink {
-        let id = |text: &str| (!text.is_empty()).then(|| text.as_bytes().to_vec());
-        CertificateLink { subject_key_id: id(own), authority_key_id: id(issuer) }
+    /// A certificate from four words: subject, issuer, subject and authority key identifier. `-` stands for none.
+    fn link(words: &str) -> CertificateLink {
+        let mut words =
+            words.split(' ').map(|word| (word != "-").then(|| word.as_bytes().to_vec()));
+        let mut next = || words.next().flatten();
+        CertificateLink {
+            subject: next(),
+            issuer: next(),
+            subject_key_id: next(),
+            authority_key_id: next(),
+        }
     }
 
-    fn complete_order(order: &[usize]) -> ChainOrder {
-        ChainOrder::Complete(order.to_vec())
+    fn order(links: &[&str], leaf: Option<usize>) -> (Vec<usize>, usize) {
+        let links: Vec<_> = links.iter().map(|words| link(words)).collect();
+        let order = order_links(&links, leaf);
+        (order.positions, order.linked)
     }
 
     #[test]
     fn chains_are_ordered_from_the_leaf_to_the_root() {
-        let cases = [
-            (vec![], Ok(complete_order(&[]))),
-            (vec![link("a", "")], Ok(complete_order(&[0]))),
-            (vec![link("", "")], Ok(complete_order(&[0]))),
-            (
-                vec![link("root", ""), link("ca", "root"), link("leaf", "ca")],
-                Ok(complete_order(&[2, 1, 0])),
-            ),
-            (
-                vec![link("ca", "root"), link("leaf", "ca"), link("root", "")],
-                Ok(complete_order(&[1, 0, 2])),
-            ),
-            // The leaf needs no subject key identifier.
-            (vec![link("ca", ""), link("", "ca")], Ok(complete_order(&[1, 0]))),
-            // A missing issuer ends the chain.
-            (vec![link("leaf", "ca"), link("ca", "elsewhere")], Ok(complete_order(&[0, 1]))),
-            // An issuer without a key identifier cannot be found.
-            (vec![link("leaf", "ca"), link("", "")], Ok(ChainOrder::Incomplete { linked: 1 })),
-            (
-                vec![link("one", ""), link("two", ""), link("three", "two")],
-                Ok(ChainOrder::Incomplete { linked: 1 }),
-            ),
-            (vec![link("a", "b"), link("b", "a")], Err(ChainOrderError::NoLeaf { count: 2 })),
-            (vec![link("leaf", "a"), link("a", "b"), link("b", "a")], Err(ChainOrderError::Cycle)),
+        type ChainCase = (&'static str, &'static [&'static str], &'static [usize], usize);
+        let cases: [ChainCase; 14] = [
+            ("nothing", &[], &[], 0),
+            ("only a root", &["R R r -"], &[0], 1),
+            ("key ids", &["R R r -", "I R i r", "L I l i"], &[2, 1, 0], 3),
+            ("a root with both key ids", &["R R r r", "L R - r"], &[1, 0], 2),
+            ("a missing root", &["I R i r", "L I l i"], &[1, 0], 2),
+            ("names alone", &["R R - -", "I R - -", "L I - -"], &[2, 1, 0], 3),
+            ("a root without key ids", &["R R - -", "I R i r", "L I l i"], &[2, 1, 0], 3),
+            ("no authority key id", &["I R i -", "R R r -", "L I l -"], &[2, 0, 1], 3),
+            ("key ids before names", &["I R - -", "I R i -", "L I l i"], &[2, 1, 0], 2),
+            ("an issuer with another key", &["I R j -", "L I l i"], &[0, 1], 1),
+            ("a missing intermediate", &["R R r -", "L I l i"], &[1, 0], 1),
+            ("the same root twice", &["R R r r", "I R i r", "R R r r"], &[1, 0, 2], 2),
+            ("a circle", &["A B a b", "B A b a"], &[0, 1], 0),
+            ("unreadable certificates", &["- - - -", "L I - -", "- - - -"], &[0, 1, 2], 1),
         ];
-        for (links, expected) in cases {
-            assert_eq!(order_links(&links), expected, "{links:?}");
+        for (case, links, positions, linked) in cases {
+            assert_eq!(order(links, None), (positions.to_vec(), linked), "{case}");
         }
     }
 
     #[test]
-    fn unreadable_certificate_is_reported_by_index() {
-        assert_eq!(order_chain([&b"junk"[..]]), Err(ChainOrderError::Unreadable { index: 0 }));
+    fn chain_begins_with_the_certificate_of_the_key() {
+        // A certificate of another key may also have issued nothing.
+        assert_eq!(order(&["O R - -", "R R - -", "L R - -"], Some(2)), (vec![2, 1, 0], 2));
+        assert_eq!(order(&["R R r r", "L I l i"], Some(1)), (vec![1, 0], 1));
+        // Certificates that issued each other.
+        assert_eq!(order(&["A B a b", "B A b a"], Some(1)), (vec![1, 0], 2));
+        assert_eq!(order(&["L A l a", "A B a b", "B A b a"], Some(0)), (vec![0, 1, 2], 3));
+    }
+
+    #[test]
+    fn new_key_of_an_authority_is_linked_to_its_old_key() {
+        let links = ["R R old -", "R R new old", "L R - new"];
+        assert_eq!(order(&links, None), (vec![2, 1, 0], 3));
     }
 
     proptest! {
         #[test]
-        fn complete_order_is_a_permutation_where_each_is_issued_by_the_next(
-            pairs in prop::collection::vec(("[abcd]?", "[abcd]?"), 0..7)
+        fn no_certificate_is_lost_and_each_is_issued_by_the_next(
+            words in prop::collection::vec("[ABC-] [ABC-] [abc-] [abc-]", 0..7),
+            leaf in prop::option::of(0..7_usize),
         ) {
-            let links: Vec<_> = pairs.iter().map(|(own, issuer)| link(own, issuer)).collect();
-            if let Ok(ChainOrder::Complete(order)) = order_links(&links) {
-                let mut sorted = order.clone();
-                sorted.sort_unstable();
-                prop_assert_eq!(sorted, (0..links.len()).collect::<Vec<_>>());
-                for pair in order.windows(2) {
-                    prop_assert_eq!(&links[pair[0]].authority_key_id, &links[pair[1]].subject_key_id);
-                }
+            let links: Vec<_> = words.iter().map(|words| link(words)).collect();
+            let leaf = leaf.filter(|leaf| *leaf < links.len());
+            let order = order_links(&links, leaf);
+            let mut sorted = order.positions.clone();
+            sorted.sort_unstable();
+            prop_assert_eq!(sorted, (0..links.len()).collect::<Vec<_>>());
+            if leaf.is_some() {
+                prop_assert_eq!(order.positions.first().copied(), leaf);
             }
+            for pair in order.positions[..order.linked].windows(2) {
+                prop_assert!(links[pair[0]].issued_by(&links[pair[1]]).is_some());
+            }
+            prop_assert!(order.positions[order.linked..].is_sorted());
         }
     }
 }

@@ -63,9 +63,6 @@ impl ErrorHint for ContentError {
                  ask for objectFormat pfx and convert it elsewhere"
                     .to_owned()
             }
-            Self::UnreadablePfx(PfxError::Chain(_)) => {
-                "correct the certificate's chain, or switch the ordering of chains off".to_owned()
-            }
             Self::UnreadablePfx(_) => {
                 "see the certificate in the vault: its secret is not what it says".to_owned()
             }
@@ -108,7 +105,7 @@ pub(crate) struct FileContent {
     /// The certificates (`<file>.crt`) and the other blocks, such as the key (`<file>.key`); `None` unless
     /// separate files are requested.
     pub(crate) separate_files: Option<SplitPem>,
-    /// The number of certificates that are linked to the leaf, and the total, if they differ.
+    /// The number of certificates in the chain of the leaf, and the total, if they differ.
     pub(crate) incomplete_chain: Option<(usize, usize)>,
 }
 
@@ -198,14 +195,12 @@ fn decode_pfx_secret(
         .as_ref()
         .filter(|_| options.write_separate_files)
         .map(|converted| split_certificates_in_bytes(converted.pem.expose()));
-    match converted {
-        Some(converted) if !keeps_archive => Ok(FileContent {
-            bytes: converted.pem,
-            separate_files,
-            incomplete_chain: converted.incomplete_chain,
-        }),
-        _ => Ok(FileContent { separate_files, ..decode_value(value, entry)?.into() }),
-    }
+    let incomplete_chain = converted.as_ref().and_then(|converted| converted.incomplete_chain);
+    let bytes = match converted {
+        Some(converted) if !keeps_archive => converted.pem,
+        _ => decode_value(value, entry)?,
+    };
+    Ok(FileContent { bytes, separate_files, incomplete_chain })
 }
 
 /// Decodes a value by the encoding of its entry. Plain text shares the buffer of the value.

@@ -106,14 +106,14 @@ pub struct DecodedFiles {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeWarning {
-    /// The certificates are not a complete chain and stay in the vault's order.
+    /// Some certificates do not belong to the chain of the leaf.
     #[error(
-        "only {linked} of the {count} certificates of {object} form a chain; all stay in the \
-         order of the vault"
+        "only {linked} of the {count} certificates of {object} form the chain of its leaf; the others \
+         follow in the order of the vault. Import the certificate again with every issuer of its chain"
     )]
     IncompleteChain {
         object: ObjectReference,
-        /// The number of certificates that are linked to the leaf.
+        /// The number of certificates in the chain.
         linked: usize,
         /// The total number of certificates.
         count: usize,

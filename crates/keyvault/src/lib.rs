@@ -15,6 +15,7 @@
 //! | certificate's secret without a content type | a crash | an error |
 //! | PKCS#12 to PEM with `objectEncoding: base64` | decodes the PEM, and fails | the PEM |
 //! | PKCS#12 with PBES2 or a SHA-256 MAC | cannot be opened | is opened |
+//! | PKCS#12 whose certificates lack key identifiers | stay in the vault's order | the leaf first, then its issuers |
 //! | `.crt` and `.key` next to a `pfx` file | empty | the certificates and the key |
 //!
 //! ```
@@ -38,6 +39,8 @@ pub mod encoding;
 mod error;
 mod fetch;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod history;
 mod memory;
 mod node_vaults;
@@ -58,7 +61,6 @@ mod tls_secret;
 mod user_agent;
 mod vault;
 
-pub use chain::ChainOrderError;
 pub use cloud::{EnvironmentFileError, VaultCloud, VaultCloudError};
 pub use content::{CertificateFileOptions, ContentError};
 pub use decode::{

@@ -18,7 +18,7 @@ use lanyard_vocabulary::Cloud;
 use self::outages::VaultOutages;
 use self::volume_read::{SharedReadKey, VolumeRead};
 use crate::cloud::{VaultCloud, VaultCloudError};
-use crate::decode::{DecodedFiles, MountedFile, VolumeDecoder, VolumeFileOptions};
+use crate::decode::{DecodeWarning, DecodedFiles, MountedFile, VolumeDecoder, VolumeFileOptions};
 use crate::error::VaultReadError;
 use crate::fetch::{FetchedEntryObject, ReadError, VolumeReadLimits, fetch_entries};
 use crate::files::FetchError;
@@ -86,6 +86,8 @@ pub struct VolumeReadRequest<'a> {
 pub struct VolumeReadResult {
     /// The files, in the order of the entries.
     pub files: Vec<MountedFile>,
+    /// Warnings about the objects.
+    pub warnings: Vec<DecodeWarning>,
     /// The outage during which the sealed cache served a value, if it did.
     pub outage: Option<VaultOutage>,
 }
@@ -233,10 +235,8 @@ impl NodeVaults {
         let objects =
             fetch_entries(&parameters.objects, &read, limits).await.map_err(FetchError::from)?;
         let decoded = self.decode_objects(&objects, order.memory).await?;
-        for warning in &decoded.warnings {
-            tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");
-        }
-        Ok(VolumeReadResult { files: decoded.files, outage: read.into_outage() })
+        let DecodedFiles { files, warnings } = decoded;
+        Ok(VolumeReadResult { files, warnings, outage: read.into_outage() })
     }
 
     async fn load_cloud(

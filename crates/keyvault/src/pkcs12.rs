@@ -2,10 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lanyard_credential::bundle::leaf_position;
 use p12_keystore::Pkcs12Archive;
 use zeroize::Zeroizing;
 
-use crate::chain::{ChainOrder, ChainOrderError, order_chain};
+use crate::chain::order_chain;
 use crate::pem::{CERTIFICATE, PRIVATE_KEY, PemWriter};
 use crate::secret_bytes::SharedSecretBytes;
 
@@ -26,16 +27,13 @@ pub enum PfxError {
     /// The archive is empty.
     #[error("the PKCS#12 archive holds neither a private key nor a certificate")]
     Empty,
-    /// The certificates do not form a chain.
-    #[error("the certificates of the PKCS#12 archive cannot be ordered")]
-    Chain(#[from] ChainOrderError),
 }
 
 /// A PEM text, and the state of its chain.
 #[derive(Debug)]
 pub(crate) struct ConvertedPfx {
     pub(crate) pem: SharedSecretBytes,
-    /// The number of certificates that are linked to the leaf, and the total, if they differ.
+    /// The number of certificates in the chain of the leaf, and the total, if they differ.
     pub(crate) incomplete_chain: Option<(usize, usize)>,
 }
 
@@ -45,7 +43,8 @@ pub(crate) fn decode_archive(value: &[u8]) -> Result<Zeroizing<Vec<u8>>, PfxErro
 }
 
 /// Converts an archive to PEM: private keys as PKCS#8, then certificates, without bag attributes. Supports
-/// legacy ciphers (40-bit RC2, triple DES) and modern ones (PBES2 with AES).
+/// legacy ciphers (40-bit RC2, triple DES) and modern ones (PBES2 with AES). With `order`, the certificates begin
+/// with the one of the private key, then its issuers.
 pub(crate) fn convert_pfx(value: &[u8], order: bool) -> Result<ConvertedPfx, PfxError> {
     convert_archive(&decode_archive(value)?, order)
 }
@@ -58,14 +57,13 @@ pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, P
         return Err(PfxError::Empty);
     }
     let mut certificates: Vec<_> = archive.certs.iter().map(|bag| bag.cert.as_der()).collect();
-    let mut incomplete = None;
+    let mut incomplete_chain = None;
     if order {
-        match order_chain(certificates.iter().copied())? {
-            ChainOrder::Complete(order) => {
-                certificates = order.into_iter().map(|index| certificates[index]).collect();
-            }
-            ChainOrder::Incomplete { linked } => incomplete = Some((linked, certificates.len())),
-        }
+        let mut keys = archive.keys.iter();
+        let leaf = keys.find_map(|bag| leaf_position(bag.key.as_der(), &certificates));
+        let order = order_chain(&certificates, leaf);
+        incomplete_chain = (!order.is_complete()).then_some((order.linked, certificates.len()));
+        certificates = order.positions.into_iter().map(|index| certificates[index]).collect();
     }
     let mut writer = PemWriter::default();
     for bag in &archive.keys {
@@ -74,5 +72,5 @@ pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, P
     for certificate in certificates {
         writer.push(CERTIFICATE, certificate);
     }
-    Ok(ConvertedPfx { pem: writer.finish(), incomplete_chain: incomplete })
+    Ok(ConvertedPfx { pem: writer.finish(), incomplete_chain })
 }

@@ -78,6 +78,8 @@ pub struct PodEvent {
 pub enum PodEventKind {
     /// The volume holds newer content.
     MountRotationComplete,
+    /// The provider warns about content that it returned.
+    ContentWarning,
     /// The volume failed with this outcome code.
     Failed(OutcomeCode),
     /// The volume recovered from a failure with this outcome code.
@@ -89,7 +91,7 @@ impl PodEventKind {
     pub const fn hop(self) -> Option<Hop> {
         match self {
             Self::Failed(code) | Self::Recovered(code) => Some(code.hop()),
-            Self::MountRotationComplete => None,
+            Self::MountRotationComplete | Self::ContentWarning => None,
         }
     }
 }

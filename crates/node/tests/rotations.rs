@@ -51,6 +51,7 @@ impl Provider for CountingProvider {
             files: vec![file("cert"), file("tls/key")],
             versions: vec![ProviderObjectVersion { id, version: version.to_string() }],
             timestamps: BTreeMap::new(),
+            warnings: Vec::new(),
             stale: None,
         })
     }

@@ -153,7 +153,9 @@ fn provider_response(
     });
     tracing::debug!(vault = %parameters.vault_name, files = files.len(), "vault read");
     let versions = versions.into_iter().map(|(id, version)| ProviderObjectVersion { id, version });
-    Ok(ProviderResponse { files, versions: versions.collect(), timestamps, stale })
+    let versions = versions.collect();
+    let warnings = reading.warnings.iter().map(ToString::to_string).collect();
+    Ok(ProviderResponse { files, versions, timestamps, warnings, stale })
 }
 
 fn provider_file(id: String, file: MountedFile) -> Result<ProviderFile, ProviderError> {

@@ -76,6 +76,8 @@ pub struct ProviderResponse {
     pub versions: Vec<ProviderObjectVersion>,
     /// The known timestamps of each object, by id. External providers supply none.
     pub timestamps: BTreeMap<String, ObjectTimestamps>,
+    /// Warnings about the content, for events on the pod; no secrets. External providers supply none.
+    pub warnings: Vec<String>,
     /// Set if the response comes from the node's cache, because the vault could not be read.
     pub stale: Option<StaleResponse>,
 }

@@ -8,10 +8,9 @@ use p12_keystore::{
     PrivateKeyChain,
 };
 use proptest::prelude::*;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use super::*;
-use crate::chain::ChainOrderError;
 use crate::pem::{PRIVATE_KEY, parse_blocks};
 use crate::public_key::PublicJwk;
 use crate::source::{FetchedCertificate, FetchedKey, ObjectAttributes};
@@ -24,11 +23,15 @@ struct CertificateChainFixture {
     key: Vec<u8>,
 }
 
-static CHAIN: LazyLock<CertificateChainFixture> = LazyLock::new(|| {
+static CHAIN: LazyLock<CertificateChainFixture> = LazyLock::new(|| certificate_chain(true));
+
+/// Creates a chain whose certificates have subject and authority key identifiers, or none.
+fn certificate_chain(with_key_ids: bool) -> CertificateChainFixture {
     let params = |name: &str, authority: bool| {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.use_authority_key_identifier_extension = true;
-        if authority {
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.use_authority_key_identifier_extension = with_key_ids;
+        if authority && with_key_ids {
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         }
         params
@@ -47,12 +50,16 @@ static CHAIN: LazyLock<CertificateChainFixture> = LazyLock::new(|| {
         root: root.der().to_vec(),
         key: leaf_key.serialize_der(),
     }
-});
+}
 
 /// An archive with the leaf's key and these certificates, as the value of a secret.
 fn encode_archive(certificates: &[&[u8]], old: bool) -> String {
+    encode_archive_of(&CHAIN.key, certificates, old)
+}
+
+fn encode_archive_of(key: &[u8], certificates: &[&[u8]], old: bool) -> String {
     let certificates = certificates.iter().map(|der| Certificate::from_der(der).unwrap());
-    let key = PrivateKey::from_der(&CHAIN.key).unwrap();
+    let key = PrivateKey::from_der(key).unwrap();
     let chain = PrivateKeyChain::new("id", key, certificates);
     let mut store = KeyStore::new();
     store.add_entry("friendly", KeyStoreEntry::PrivateKeyChain(chain));
@@ -196,24 +203,52 @@ fn archive_with_any_cipher_becomes_key_and_ordered_chain() {
 }
 
 #[test]
-fn incomplete_chain_keeps_vault_order_and_is_reported() {
-    let chain = &*CHAIN;
-    let gap: [&[u8]; 2] = [&chain.root, &chain.leaf];
-    let object = certificate_vault_secret(&encode_archive(&gap, false), PKCS12);
+fn chain_without_key_ids_is_ordered_by_names() {
+    let chain = certificate_chain(false);
+    let archive_order: [&[u8]; 3] = [&chain.root, &chain.intermediate, &chain.leaf];
+    let value = encode_archive_of(&chain.key, &archive_order, false);
+    let object = certificate_vault_secret(&value, PKCS12);
     let content =
         decode_content(&secret_entry(None, None), &object, CertificateFileOptions::default())
             .unwrap();
-    assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &gap));
-    assert_eq!(content.incomplete_chain, Some((1, 2)));
+    let ordered: [&[u8]; 3] = [&chain.leaf, &chain.intermediate, &chain.root];
+    assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &ordered));
+    assert_eq!(content.incomplete_chain, None);
 }
 
 #[test]
-fn duplicate_root_certificate_is_not_a_cycle() {
-    let chain = &*CHAIN;
-    let twice = crate::chain::order_chain([&chain.root[..], &chain.root]);
-    assert_ne!(twice, Err(ChainOrderError::NoLeaf { count: 2 }));
-    let twice = crate::chain::order_chain([&chain.intermediate[..], &chain.root, &chain.root]);
-    assert_eq!(twice, Ok(crate::chain::ChainOrder::Incomplete { linked: 2 }));
+fn certificates_outside_the_chain_follow_in_their_order_and_are_reported() {
+    type ChainCase<'a> = (&'a [&'a [u8]], &'a [&'a [u8]], usize);
+    let (chain, other) = (&*CHAIN, certificate_chain(true));
+    let cases: [ChainCase<'_>; 3] = [
+        (&[&chain.root, &chain.leaf], &[&chain.leaf, &chain.root], 1),
+        // The leaf is the certificate of the key, although two certificates issued no other.
+        (
+            &[&other.leaf, &chain.intermediate, &chain.leaf],
+            &[&chain.leaf, &chain.intermediate, &other.leaf],
+            2,
+        ),
+        (
+            &[&chain.root, &chain.leaf, &chain.root, &chain.intermediate],
+            &[&chain.leaf, &chain.intermediate, &chain.root, &chain.root],
+            3,
+        ),
+    ];
+    for (archive_order, file_order, linked) in cases {
+        let object = certificate_vault_secret(&encode_archive(archive_order, false), PKCS12);
+        let content =
+            decode_content(&secret_entry(None, None), &object, CertificateFileOptions::default())
+                .unwrap();
+        let expected = expected_blocks(Some(&chain.key), file_order);
+        assert_eq!(pem_blocks(content.bytes.expose()), expected);
+        assert_eq!(content.incomplete_chain, Some((linked, archive_order.len())));
+        // The archive itself is mounted, and the chain is in a file next to it.
+        let options = CertificateFileOptions { write_separate_files: true, ..Default::default() };
+        let content = decode_content(&secret_entry(None, PFX), &object, options).unwrap();
+        let certificates = content.separate_files.unwrap().certificates;
+        assert_eq!(pem_blocks(certificates.expose()), expected_blocks(None, file_order));
+        assert_eq!(content.incomplete_chain, Some((linked, archive_order.len())));
+    }
 }
 
 #[test]

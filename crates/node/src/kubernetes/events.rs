@@ -223,6 +223,9 @@ fn event_fields(kind: PodEventKind) -> PodEventFields {
             reason: "MountRotationComplete",
             is_warning: false,
         },
+        PodEventKind::ContentWarning => {
+            PodEventFields { component: ROTATION, reason: "ContentWarning", is_warning: true }
+        }
         PodEventKind::Failed(code) => {
             PodEventFields { component: component(code), reason: code.name(), is_warning: true }
         }
@@ -294,6 +297,10 @@ mod tests {
         assert_eq!(
             words(PodEventKind::MountRotationComplete),
             ("csi-secrets-store-rotation", "MountRotationComplete", false)
+        );
+        assert_eq!(
+            words(PodEventKind::ContentWarning),
+            ("csi-secrets-store-rotation", "ContentWarning", true)
         );
         assert_eq!(
             words(PodEventKind::Failed(OutcomeCode::SecretNotSynced)),

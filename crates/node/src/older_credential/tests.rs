@@ -34,6 +34,7 @@ fn response_with_objects(objects: &[(&str, &str, ObjectTimestamps)]) -> Provider
             .iter()
             .map(|(id, _, timestamps)| ((*id).to_owned(), *timestamps))
             .collect(),
+        warnings: Vec::new(),
         stale: None,
     }
 }

@@ -11,6 +11,7 @@ use super::disk::max_files_size;
 use super::failure::PublishFailure;
 use super::fetched_response::FetchedResponse;
 use crate::publish_request::PublishRequest;
+use crate::reporter::PodEventKind;
 
 impl PublishEngine {
     /// Reads the class and asks its provider for the content. Ends early at the fetch timeout or
@@ -48,9 +49,14 @@ impl PublishEngine {
                 memory: &memory,
             };
             let response = self.parts.provider.fetch(&request).await?;
-            // Content that is mounted already needs no further memory.
+            // Content that is mounted already needs no further memory, and its warnings are known.
             if response.versions != mounted {
                 memory.reserve_files(max_files_size(&response)).await;
+                if !response.warnings.is_empty() {
+                    let message = response.warnings.join("; ");
+                    let kind = PodEventKind::ContentWarning;
+                    self.emit_event(&publish_request.pod, kind, message);
+                }
             }
             let policy = RotationPolicy::parse(&class, self.settings.interval_bounds);
             let (provider, memory) = (Arc::clone(provider), memory.clone());

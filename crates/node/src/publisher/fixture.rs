@@ -73,6 +73,7 @@ struct ScriptedResponse {
     files: Vec<(String, String)>,
     version: String,
     timestamps: ObjectTimestamps,
+    warnings: Vec<String>,
     stale: Option<StaleResponse>,
     error: Option<ProviderError>,
 }
@@ -84,6 +85,7 @@ impl ScriptedProvider {
             files: files.iter().map(own).collect(),
             version: version.to_owned(),
             timestamps: ObjectTimestamps::default(),
+            warnings: Vec::new(),
             stale: None,
             error: None,
         };
@@ -101,6 +103,10 @@ impl ScriptedProvider {
 
     pub(super) fn set_timestamps(&self, stamps: ObjectTimestamps) {
         self.response.lock().timestamps = stamps;
+    }
+
+    pub(super) fn set_warnings(&self, warnings: &[&str]) {
+        self.response.lock().warnings = warnings.iter().map(ToString::to_string).collect();
     }
 
     /// Responds with cached content since then, because the vault is unreachable.
@@ -159,6 +165,7 @@ impl Provider for ScriptedProvider {
             files: answer.files.iter().map(file).collect(),
             versions: vec![ProviderObjectVersion { id: id.clone(), version: answer.version }],
             timestamps: BTreeMap::from([(id, answer.timestamps)]),
+            warnings: answer.warnings,
             stale: answer.stale,
         })
     }
@@ -224,6 +231,7 @@ impl PublisherFixture {
             files: vec![("cert".to_owned(), "one".to_owned())],
             version: "v1".to_owned(),
             timestamps: ObjectTimestamps::default(),
+            warnings: Vec::new(),
             stale: None,
             error: None,
         };

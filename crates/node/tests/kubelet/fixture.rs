@@ -111,6 +111,7 @@ impl Provider for FakeCredentialProvider {
             }],
             versions: vec![ProviderObjectVersion { id: id.clone(), version }],
             timestamps: BTreeMap::from([(id, timestamps)]),
+            warnings: Vec::new(),
             stale: None,
         })
     }

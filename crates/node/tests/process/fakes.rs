@@ -73,6 +73,7 @@ impl Provider for GatedProvider {
             }],
             versions: vec![ProviderObjectVersion { id, version }],
             timestamps: BTreeMap::new(),
+            warnings: Vec::new(),
             stale: None,
         })
     }

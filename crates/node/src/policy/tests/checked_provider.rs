@@ -42,6 +42,7 @@ impl Provider for FakePolicyVaults {
             files: Vec::new(),
             versions,
             timestamps: BTreeMap::new(),
+            warnings: Vec::new(),
             stale: None,
         })
     }

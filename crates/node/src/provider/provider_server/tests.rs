@@ -47,6 +47,7 @@ impl Provider for FakeFileProvider {
                 version: "1".to_owned(),
             }],
             timestamps: std::collections::BTreeMap::new(),
+            warnings: Vec::new(),
             stale: None,
         })
     }

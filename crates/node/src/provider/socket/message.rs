@@ -106,7 +106,13 @@ pub(crate) fn parse_response(
     let versions = parse_versions(&answer, &mut problems);
     let files = parse_files(&mut answer, &mut problems);
     if problems.is_empty() {
-        return Ok(ProviderResponse { files, versions, timestamps: BTreeMap::new(), stale: None });
+        return Ok(ProviderResponse {
+            files,
+            versions,
+            timestamps: BTreeMap::new(),
+            warnings: Vec::new(),
+            stale: None,
+        });
     }
     Err(problems)
 }

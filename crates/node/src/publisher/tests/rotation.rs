@@ -30,6 +30,30 @@ async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
 
 #[tokio::test]
 #[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
+async fn warnings_of_the_provider_are_one_event_for_each_content() {
+    let node = PublisherFixture::new();
+    let target = node.prepare_target("v");
+    let publisher = node.start();
+    node.provider.set_warnings(&["one", "two"]);
+    for _ in 0..3 {
+        publisher.publish(publish_request(&target)).await.unwrap();
+        node.advance_to_next_poll();
+    }
+    assert_eq!(node.reporter.event_kinds(), [PodEventKind::ContentWarning]);
+    assert_eq!(node.reporter.events.lock()[0].message, "one; two");
+    node.provider.set_files(&[("cert", "new")], "v2");
+    node.provider.set_warnings(&["three"]);
+    publisher.publish(publish_request(&target)).await.unwrap();
+    let kinds = [
+        PodEventKind::ContentWarning,
+        PodEventKind::ContentWarning,
+        PodEventKind::MountRotationComplete,
+    ];
+    assert_eq!(node.reporter.event_kinds(), kinds);
+}
+
+#[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn failed_rotation_is_masked_emits_one_event_and_recovers() {
     let node = PublisherFixture::new();
     let target = node.prepare_target("v");
