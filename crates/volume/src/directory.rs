@@ -58,6 +58,12 @@ impl ErrorHint for VolumeDiskError {
                 "the volume's own directory must be writable; only the pods' mounts of it are \
                  read-only"
             }
+            io::ErrorKind::DirectoryNotEmpty => {
+                "look what is in the directory, and remove it if it is unused"
+            }
+            io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices => {
+                "look what is mounted there, and unmount it if it is unused"
+            }
             io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => {
                 "setting a group that the process does not belong to needs CAP_CHOWN: run as root, \
                  or omit the group"
@@ -483,6 +489,12 @@ impl OpenDirectory {
     /// them.
     pub(crate) fn remove_keeping_content(&self, name: &OsStr) -> Result<(), VolumeDiskError> {
         self.remove_recursively(name, RemovedContent::LeftIntact)
+    }
+
+    /// Removes all entries, without a way through links or mounts. Files keep their content, which other
+    /// directories may link to.
+    pub fn remove_entries(&self) -> Result<(), VolumeDiskError> {
+        self.list()?.iter().try_for_each(|(name, _)| self.remove_keeping_content(name))
     }
 
     fn remove_recursively(

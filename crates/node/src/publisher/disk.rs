@@ -371,8 +371,7 @@ pub(super) fn write_marker(
     volume.write_marker(&text).map_err(|error| write_failure(&error))
 }
 
-/// Unmounts and removes the volume at a target. Files of other programs stay, and so does a
-/// directory that contains them.
+/// Unmounts and removes the volume at a target, with all that is in its directory.
 pub(super) fn remove_volume(
     context: &PublishContext,
     target: &MountTarget,
@@ -421,8 +420,8 @@ pub(super) fn remove_volume(
         .with_grpc_code(Code::Internal))
 }
 
-/// Removes the files of this driver from the directory, which has no mount (any more), then the
-/// directory.
+/// Removes the files of this driver from the directory, which has no mount (any more), and then the directory
+/// with all that other programs left in it.
 fn remove_target_directory(
     context: &PublishContext,
     target: &MountTarget,
@@ -433,7 +432,7 @@ fn remove_target_directory(
             AtomicVolume::in_directory(root, context.clock()).remove_content()?;
         }
         context.fail_point.reach_step(VolumeStep::RemoveTarget);
-        Ok(target.remove_if_empty()?)
+        Ok(target.remove(&context.fail_point)?)
     };
     empty().map_err(|error| target_failure(&error).with_grpc_code(Code::Internal))
 }

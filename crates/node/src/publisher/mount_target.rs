@@ -171,9 +171,34 @@ impl MountTarget {
         }
     }
 
-    /// Removes the target directory unless it contains something. A missing directory is not an
-    /// error.
-    pub(crate) fn remove_if_empty(&self) -> Result<(), VolumeDiskError> {
+    /// Removes the target directory, on which nothing is mounted. If it is the directory of a CSI volume, files
+    /// that other programs left there are removed too: the kubelet waits until the directory is gone. A missing
+    /// directory is not an error.
+    pub(crate) fn remove(&self, fail_point: &FailPoint) -> Result<(), VolumeDiskError> {
+        let failed = |errno| self.disk_error_at(DiskOperation::Remove, errno);
+        match self.remove_directory() {
+            Err(Errno::NOTEMPTY) if self.is_csi_volume() => {}
+            removed => return removed.map_err(failed),
+        }
+        let target = self.path.display();
+        tracing::warn!(%target, "removing files of another program from the directory of the volume");
+        let directory = self.open_target(OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed)?;
+        // Another program may have mounted there since.
+        if self.mount_id_of(&directory)?.is_some() {
+            return Err(failed(Errno::BUSY));
+        }
+        OpenDirectory::from_fd(directory, &self.path, fail_point.clone()).remove_entries()?;
+        self.remove_directory().map_err(failed)
+    }
+
+    /// Whether the kubelet creates such a path for a CSI volume of a pod, and for nothing else.
+    fn is_csi_volume(&self) -> bool {
+        let parts: Vec<_> = self.relative_path.iter().collect();
+        let [pods, _uid, volumes, plugin, _volume, mount] = parts.as_slice() else { return false };
+        [*pods, *volumes, *plugin, *mount] == ["pods", "volumes", "kubernetes.io~csi", "mount"]
+    }
+
+    fn remove_directory(&self) -> Result<(), Errno> {
         let removed = || {
             let root = self.open_kubelet_dir()?;
             let name = self.relative_path.file_name().ok_or(Errno::INVAL)?;
@@ -186,13 +211,8 @@ impl MountTarget {
             fs::unlinkat(&folder, name, AtFlags::REMOVEDIR)
         };
         match removed() {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(Errno::NOTEMPTY) => {
-                let target = self.path.display();
-                tracing::warn!(%target, "keeping the target directory: it contains files of another program");
-                Ok(())
-            }
-            Err(errno) => Err(self.disk_error_at(DiskOperation::Remove, errno)),
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
         }
     }
 

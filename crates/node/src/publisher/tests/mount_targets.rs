@@ -324,7 +324,7 @@ async fn links_planted_in_a_volume_are_not_followed() {
 
 #[tokio::test]
 #[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
-async fn unpublish_of_a_disk_directory_removes_only_our_files() {
+async fn unpublish_of_a_disk_directory_removes_all_that_is_in_it() {
     let node = PublisherFixture::new();
     let publisher = node.start();
     let target = node.prepare_target("v");
@@ -340,10 +340,60 @@ async fn unpublish_of_a_disk_directory_removes_only_our_files() {
     symlink("..data/cert", target.join("cert")).unwrap();
     fs::create_dir(target.join("..lanyard")).unwrap();
     fs::write(target.join("..lanyard/marker"), "{}").unwrap();
-    fs::write(target.join("foreign"), "kept").unwrap();
+    // What other programs left: a file, a link, a directory, and a hard link to a file elsewhere.
+    let outside = tempfile::tempdir_in(node.dir.path()).unwrap();
+    fs::write(outside.path().join("precious"), "kept").unwrap();
+    fs::hard_link(outside.path().join("precious"), target.join("hard")).unwrap();
+    symlink(outside.path(), target.join("link")).unwrap();
+    fs::write(target.join("foreign"), "left").unwrap();
+    fs::create_dir_all(target.join("directory/below")).unwrap();
+    fs::write(target.join("directory/below/foreign"), "left").unwrap();
     publisher.unpublish("csi-1", &target).await.unwrap();
-    assert_eq!(read_file(&target, "foreign"), "kept");
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+    assert!(!target.exists());
+    assert_eq!(read_file(outside.path(), "precious"), "kept");
+}
+
+#[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
+async fn unpublish_removes_what_a_mount_hid() {
+    let node = PublisherFixture::new();
+    let publisher = node.start();
+    let target = node.prepare_target("v");
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("foreign"), "hidden by the mount").unwrap();
+    publisher.publish(publish_request(&target)).await.unwrap();
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert!(!target.exists());
+}
+
+#[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
+async fn unpublish_fails_with_the_path_that_it_may_not_remove() {
+    let node = PublisherFixture::new();
+    let publisher = node.start();
+    let unpublish = async |target: &Path, path: &Path| {
+        let failure = publisher.unpublish("csi-1", target).await.unwrap_err();
+        assert_eq!(failure.grpc, Code::Internal);
+        let message = failure.status_message();
+        assert!(message.contains(&path.display().to_string()), "{message}");
+    };
+    // A mount below the target.
+    let outside = tempfile::tempdir_in(node.dir.path()).unwrap();
+    fs::write(outside.path().join("precious"), "kept").unwrap();
+    let target = node.prepare_target("v");
+    let mounted = target.join("mounted");
+    fs::create_dir_all(&mounted).unwrap();
+    mount_bind(outside.path(), &mounted).unwrap();
+    unpublish(&target, &mounted).await;
+    assert_eq!(read_file(outside.path(), "precious"), "kept");
+    // A directory of the kubelet that is not the one of a CSI volume.
+    for kept in ["pods", "plugins/driver", "pods/uid/volumes/kubernetes.io~csi/v"] {
+        let target = node.dir.path().join(kept);
+        fs::create_dir_all(&target).unwrap();
+        fs::write(target.join("precious"), "kept").unwrap();
+        unpublish(&target, &target).await;
+        assert_eq!(read_file(&target, "precious"), "kept");
+    }
 }
 
 #[tokio::test]
