@@ -38,6 +38,12 @@ pub enum ContentError {
         encoding: ObjectEncoding,
         content_type: &'static str,
     },
+    /// `objectFormat: pfx` asks for PKCS#12, and the certificate was imported as PEM.
+    #[error(
+        "`objectFormat: pfx` asks for PKCS#12, and the certificate's secret has the content type \
+         `{PEM_FILE}`"
+    )]
+    FormatMismatch,
     /// The public key cannot be written as a file.
     #[error("the key cannot be written as PEM")]
     UnsupportedKey(#[source] PublicKeyError),
@@ -67,6 +73,11 @@ impl ErrorHint for ContentError {
                 "see the certificate in the vault: its secret is not what it says".to_owned()
             }
             Self::EncodingMismatch { .. } => "leave objectEncoding out".to_owned(),
+            Self::FormatMismatch => {
+                format!(
+                    "import the certificate as `{PKCS12}`, or leave objectFormat out to mount PEM"
+                )
+            }
             Self::UnsupportedKey(_) => {
                 "keys of RSA and on P-256, P-384 and P-521 can be mounted".to_owned()
             }
@@ -160,6 +171,9 @@ fn decode_certificate_secret(
     options: CertificateFileOptions,
 ) -> Result<FileContent, ContentError> {
     match known_content_type(secret.content_type.as_deref()) {
+        Some(PEM_FILE) if entry.format == Some(VaultObjectFormat::Pfx) => {
+            Err(ContentError::FormatMismatch)
+        }
         Some(PEM_FILE) => {
             let bytes = decode_value(&secret.value, entry)?;
             let separate_files =

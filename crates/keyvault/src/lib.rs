@@ -13,6 +13,7 @@
 //! | history from a version that does not exist | no file, and a failure elsewhere | an error that names the version |
 //! | `objectVersion: latest` without a history | requests a version of that name | the current version |
 //! | certificate's secret without a content type | a crash | an error |
+//! | PEM certificate's secret with `objectFormat: pfx` | the PEM, or an error about base64 | an error that names the content type |
 //! | PKCS#12 to PEM with `objectEncoding: base64` | decodes the PEM, and fails | the PEM |
 //! | PKCS#12 with PBES2 or a SHA-256 MAC | cannot be opened | is opened |
 //! | PKCS#12 whose certificates lack key identifiers | stay in the vault's order | the leaf first, then its issuers |

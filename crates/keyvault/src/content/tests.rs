@@ -161,7 +161,7 @@ fn a_wrong_encoding_is_an_error_whose_hint_names_the_right_one() {
 fn pem_certificate_secret_is_unchanged() {
     let pem = "subject=x\n-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----";
     for content_type in [PEM_FILE, " Application/X-PEM-File "] {
-        for format in [None, PFX] {
+        for format in [None, Some(VaultObjectFormat::Pem)] {
             let object = certificate_vault_secret(pem, content_type);
             assert_eq!(
                 decoded_bytes(&secret_entry(None, format), &object).unwrap(),
@@ -173,6 +173,21 @@ fn pem_certificate_secret_is_unchanged() {
         decoded_bytes(&secret_entry(BASE64, None), &certificate_vault_secret(pem, PEM_FILE))
             .unwrap_err();
     assert!(error.hint().unwrap().contains("`utf-8`"));
+}
+
+#[test]
+fn pfx_format_of_a_pem_certificate_is_rejected_with_any_encoding() {
+    let pem = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+    for content_type in [PEM_FILE, " Application/X-PEM-File "] {
+        for encoding in [None, UTF8, BASE64, HEX] {
+            let object = certificate_vault_secret(pem, content_type);
+            let error = decoded_bytes(&secret_entry(encoding, PFX), &object).unwrap_err();
+            let text = "`objectFormat: pfx` asks for PKCS#12, and the certificate's secret has the content \
+                        type `application/x-pem-file`";
+            assert_eq!(error.to_string(), text);
+            assert!(error.hint().unwrap().contains("`application/x-pkcs12`"));
+        }
+    }
 }
 
 #[test]
