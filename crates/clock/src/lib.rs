@@ -4,8 +4,8 @@
 //! tests use the manual clock (feature `test-util`), which simulates hours in one process and makes tests
 //! exact.
 //!
-//! [`ErrorHint`] is in this crate because every crate with errors for users may use it, also the published
-//! ones.
+//! [`ErrorHint`] and [`ErrorCodeTable`] are in this crate because every crate with errors for users may use them,
+//! also the published ones.
 //!
 //! ```
 //! use lanyard_clock::{Clock, SystemClock};
@@ -17,6 +17,7 @@
 
 #![warn(missing_docs)]
 
+mod error_codes;
 mod hint;
 #[cfg(feature = "test-util")]
 mod manual;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+pub use error_codes::{ErrorCodeGroup, ErrorCodeRow, ErrorCodeTable, ErrorReply, RowCodes};
 pub use hint::ErrorHint;
 #[cfg(feature = "test-util")]
 pub use manual::ManualClock;

@@ -4,6 +4,5 @@
 pub(crate) mod error;
 pub(crate) mod error_body;
 pub(crate) mod exchange;
-pub(crate) mod hint;
 pub(crate) mod request;
 pub(crate) mod response;

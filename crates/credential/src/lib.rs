@@ -38,6 +38,7 @@ pub mod assertion;
 pub mod bundle;
 pub mod detected_format;
 pub mod document;
+pub mod error_codes;
 pub mod file;
 mod file_snapshot;
 #[cfg(test)]
@@ -93,8 +94,9 @@ pub use randomness::{Randomness, SharedRandomness, SystemRandomness};
 pub use reloading::{
     CredentialHealth, KeyHealth, ReloadingCertificateCredential, ReloadingCertificateOptions,
 };
-pub use token::error::{RetryClass, TokenError, TokenResponseProblem};
+pub use token::error::{TokenError, TokenResponseProblem};
 pub use token::request::TokenRequestContext;
+pub use token::retry_class::RetryClass;
 pub use token_proxy::{TokenProxy, TokenProxyError, TokenProxySettings};
 pub use transport::sender::{TokenTransport, TokenTransportOptions};
 pub use transport::{RequestLimits, RetrySettings};

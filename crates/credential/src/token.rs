@@ -8,5 +8,6 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod lifetime;
 pub(crate) mod request;
+pub(crate) mod retry_class;
 pub(crate) mod source;
 pub(crate) mod table;

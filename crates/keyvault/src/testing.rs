@@ -279,7 +279,8 @@ impl FakeAzure {
                 match state.failures.get(&part) {
                     Some(FakeAzureFailure::Unreachable | FakeAzureFailure::NoResponse) => None,
                     Some(FakeAzureFailure::Status(status)) => {
-                        Some((*status, Headers::new(), String::new()))
+                        let body = if *status == 400 { IDENTITY_NOT_FOUND } else { "" };
+                        Some((*status, Headers::new(), body.to_owned()))
                     }
                     None => {
                         let token = URL_SAFE_NO_PAD.encode(identity);
@@ -293,6 +294,10 @@ impl FakeAzure {
         }
     }
 }
+
+/// The reply of the metadata service if the requested identity is not assigned to the host.
+const IDENTITY_NOT_FOUND: &str =
+    r#"{"error":"invalid_request","error_description":"Identity not found"}"#;
 
 impl Default for FakeAzure {
     fn default() -> Self {

@@ -8,13 +8,13 @@ use azure_core::http::headers::Headers;
 use azure_core::http::{RawResponse, Url};
 use azure_core::time::parse_rfc7231;
 use jiff::{SignedDuration, Timestamp};
-use lanyard_clock::ErrorHint;
+use lanyard_clock::{ErrorHint, ErrorReply};
 use uuid::Uuid;
 
 use super::error_body::{TokenErrorBody, parse_error_body};
-use super::hint::{code_hint, error_hint};
+use crate::error_codes::ENTRA;
 use crate::reply::retry_after;
-use crate::token::error::RetryClass;
+use crate::token::retry_class::RetryClass;
 use crate::transport::redact::redact;
 
 /// Entra ID's error response to a token request.
@@ -164,44 +164,51 @@ impl EntraError {
             .map_or_else(by_word, |code| by_code(code) || (by_word() && !KEY_CODES.contains(&code)))
     }
 
-    /// Whether repeating the request can succeed.
+    /// Whether repeating the request can succeed. Entra sends some codes with several values of `error`, which
+    /// distinguishes invalid from denied requests.
     pub fn retry_class(&self) -> RetryClass {
-        let status = self.status();
-        if status == 429 || self.code() == Some(LOOP_DETECTED) {
-            return RetryClass::Throttled { after: self.retry_after };
+        let by_code = ENTRA.find(self.reply(self.code_name().as_deref()));
+        let by_code = by_code.filter(|row| {
+            matches!(row.class, RetryClass::Transient | RetryClass::Throttled { .. })
+        });
+        let by_error = ErrorReply { status: None, code: self.error(), message: "" };
+        let row = ENTRA.find_by_status(self.status()).or(by_code).or_else(|| ENTRA.find(by_error));
+        match row.map_or(RetryClass::Denied, |row| row.class) {
+            RetryClass::Throttled { .. } => RetryClass::Throttled { after: self.retry_after },
+            _ if self.is_transient => RetryClass::Transient,
+            class => class,
         }
-        let passing = self.is_transient
-            || self.error() == Some("temporarily_unavailable")
-            || self.code().is_some_and(|code| TRANSIENT_CODES.contains(&code));
-        if passing || status == 408 || status >= 500 {
-            return RetryClass::Transient;
-        }
-        match self.error() {
-            Some("invalid_request" | "invalid_scope" | "invalid_resource") => RetryClass::Invalid,
-            _ => RetryClass::Denied,
-        }
+    }
+
+    /// The AADSTS code, or the OAuth `error` of a reply without such a code.
+    pub(crate) fn code_name(&self) -> Option<Cow<'_, str>> {
+        let number = self.code().map(|code| Cow::Owned(format!("AADSTS{code}")));
+        number.or_else(|| self.error().map(Cow::Borrowed))
+    }
+
+    fn reply<'a>(&'a self, code: Option<&'a str>) -> ErrorReply<'a> {
+        let message = self.description().or(self.body.excerpt.as_deref()).unwrap_or_default();
+        ErrorReply { status: Some(self.status()), code, message }
     }
 }
 
 impl ErrorHint for EntraError {
     fn hint(&self) -> Option<Cow<'static, str>> {
-        let code = self.code();
-        let mut hint = code
-            .and_then(code_hint)
-            .or_else(|| error_hint(self.error(), self.status()))
-            .map(Cow::Borrowed);
         let skewed = self.clock_skew.filter(|skew| skew.abs() >= NOTABLE_SKEW);
-        if let Some(skew) = skewed.filter(|_| code == Some(OUTSIDE_TIME_RANGE)) {
-            let direction = if skew.is_positive() { "behind" } else { "ahead of" };
-            let seconds = skew.abs().as_secs();
-            let text =
-                format!("this host's clock is {seconds} s {direction} the service's: set it");
-            hint = Some(text.into());
-        }
-        match (hint, &self.detail) {
-            (Some(hint), Some(remark)) => Some(format!("{hint}; {remark}").into()),
-            (hint, remark) => hint.or_else(|| remark.clone().map(Cow::Owned)),
-        }
+        let hint: Cow<'static, str> = match skewed
+            .filter(|_| self.code() == Some(OUTSIDE_TIME_RANGE))
+        {
+            Some(skew) => {
+                let direction = if skew.is_positive() { "behind" } else { "ahead of" };
+                let seconds = skew.abs().as_secs();
+                format!("this host's clock is {seconds} s {direction} the service's: set it").into()
+            }
+            None => ENTRA.hint(self.reply(self.code_name().as_deref())),
+        };
+        Some(match &self.detail {
+            Some(remark) => format!("{hint}; {remark}").into(),
+            None => hint,
+        })
     }
 }
 
@@ -282,10 +289,6 @@ const KEY_CODES: [u32; 4] = [700_027, 700_024, 1_000_502, 7_000_214];
 const SCOPE_CODES: [u32; 4] = [70_011, 500_011, 650_057, 1_002_012];
 /// The assertion is outside its time range.
 pub(crate) const OUTSIDE_TIME_RANGE: u32 = 700_024;
-/// The service received the same request too often.
-const LOOP_DETECTED: u32 = 50_196;
-/// An internal error of the service, or a failure to reach an issuer.
-const TRANSIENT_CODES: [u32; 2] = [90_033, 90_061];
 /// A smaller skew is noise: the `Date` header counts whole seconds, and the response is in transit for a
 /// while.
 const NOTABLE_SKEW: SignedDuration = SignedDuration::from_secs(30);

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::error::{EntraError, TokenRequestInfo, display_url};
 use super::request::{ClientAuthentication, TokenRequestForm};
 use super::response::parse_token_response;
-use crate::token::error::{RetryClass, TokenError};
+use crate::token::error::TokenError;
+use crate::token::retry_class::RetryClass;
 use crate::token::source::IssuedToken;
 use crate::transport::sender::{TokenExchange, TokenTransport};
 

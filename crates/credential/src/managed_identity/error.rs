@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use azure_core::http::{RawResponse, Url};
 use jiff::Timestamp;
-use lanyard_clock::ErrorHint;
+use lanyard_clock::{ErrorCodeTable, ErrorHint, ErrorReply};
 
 use super::endpoint::ManagedIdentityEndpointKind;
 use crate::entra::error::{display_url, redacted_response};
 use crate::entra::error_body::{TokenErrorBody, parse_error_body};
+use crate::error_codes::{APP_SERVICE, ENTRA, IDENTITY_NOT_FOUND, IMDS, NO_MANAGED_IDENTITY_FOUND};
 use crate::reply::retry_after;
-use crate::token::error::RetryClass;
+use crate::token::retry_class::RetryClass;
 
 /// The error response of a managed identity endpoint.
 #[derive(Clone)]
@@ -69,11 +70,31 @@ impl ManagedIdentityError {
 
     /// Whether repeating the request can succeed.
     pub fn retry_class(&self) -> RetryClass {
-        match self.status() {
-            429 => RetryClass::Throttled { after: self.retry_after },
-            404 | 408 | 410 | 500.. => RetryClass::Transient,
-            _ => RetryClass::Denied,
+        match self.table().find_by_status(self.status()).map(|row| row.class) {
+            Some(RetryClass::Throttled { .. }) => RetryClass::Throttled { after: self.retry_after },
+            class => class.unwrap_or(RetryClass::Denied),
         }
+    }
+
+    /// Whether the requested identity is not assigned to the host or app, or the host or app has no identity.
+    pub fn is_unassigned(&self) -> bool {
+        let row = self.table().find(self.reply());
+        row.is_some_and(|row| {
+            matches!(row.message_part, IDENTITY_NOT_FOUND | NO_MANAGED_IDENTITY_FOUND)
+        })
+    }
+
+    /// The error codes of the endpoint.
+    const fn table(&self) -> &'static ErrorCodeTable<RetryClass> {
+        match self.kind {
+            ManagedIdentityEndpointKind::Imds => &IMDS,
+            ManagedIdentityEndpointKind::AppService => &APP_SERVICE,
+        }
+    }
+
+    fn reply(&self) -> ErrorReply<'_> {
+        let message = self.text().unwrap_or_default();
+        ErrorReply { status: Some(self.status()), code: self.error(), message }
     }
 
     fn text(&self) -> Option<&str> {
@@ -83,32 +104,12 @@ impl ManagedIdentityError {
 
 impl ErrorHint for ManagedIdentityError {
     fn hint(&self) -> Option<Cow<'static, str>> {
-        let unreachable = self.text().is_some_and(|text| text.contains("unreachable"));
-        let text = match (self.kind, self.status()) {
-            (ManagedIdentityEndpointKind::Imds, 403) if unreachable => {
-                "a proxy answered in the place of IMDS, as Docker Desktop does: managed identity \
-                 is not available here, use another credential"
-            }
-            (_, 400) => {
-                "the identity is not assigned to this host: check the client id, and assign the \
-                 identity to the virtual machine, scale set or app"
-            }
-            (ManagedIdentityEndpointKind::AppService, 401 | 403) => {
-                "the endpoint does not accept IDENTITY_HEADER: it changes when the app restarts, \
-                 so read it again"
-            }
-            (_, 404 | 410) => {
-                "the endpoint is being updated or no identity is assigned: try again in a minute, \
-                 then check the identity of this host"
-            }
-            (_, 429) => "too many requests from this host: look for processes that do not cache",
-            (_, 500..=599) => "the endpoint has a transient error: the request will be retried",
-            _ => {
-                "something else may answer at the endpoint's address: check \
-                 AZURE_POD_IDENTITY_AUTHORITY_HOST and IDENTITY_ENDPOINT"
-            }
-        };
-        Some(text.into())
+        let reply = self.reply();
+        // The endpoint repeats errors of Entra ID.
+        Some(match self.body.codes.first().map(|code| format!("AADSTS{code}")) {
+            Some(code) => ENTRA.hint(ErrorReply { code: Some(&code), ..reply }),
+            None => self.table().hint(reply),
+        })
     }
 }
 

@@ -87,6 +87,24 @@ async fn errors_have_hints() {
             1,
             "not assigned",
         ),
+        (
+            400,
+            r#"{"error":"invalid_request","error_description":"Multiple user assigned identities exist, please specify the clientId / resourceId of the identity in the token request"}"#,
+            1,
+            "name one of the identities by its client id",
+        ),
+        (
+            400,
+            r#"{"error":"invalid_request","error_description":"The moon is full."}"#,
+            1,
+            "for which lanyard has no advice; the service says: The moon is full",
+        ),
+        (
+            400,
+            r#"{"error":"unauthorized_client","error_description":"AADSTS700016: Application was not found."}"#,
+            1,
+            "this tenant has no such application",
+        ),
         (403, "A socket operation was attempted to an unreachable network", 1, "Docker Desktop"),
         (403, "<html>blocked</html>", 1, "AZURE_POD_IDENTITY_AUTHORITY_HOST"),
         (404, "", 8, "being updated"),
@@ -95,6 +113,7 @@ async fn errors_have_hints() {
         let error = failure(&bench, &imds(&bench)).await;
         let TokenError::ManagedIdentity(rejection) = &error else { panic!("{error:?}") };
         assert_eq!(rejection.status(), status);
+        assert_eq!(rejection.is_unassigned(), hint == "not assigned", "{status}");
         assert!(error.hint().unwrap().contains(hint), "{status}: {:?}", error.hint());
         assert_eq!(bench.script.request_count(), requests, "{status}");
     }

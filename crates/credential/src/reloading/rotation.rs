@@ -13,8 +13,8 @@ use super::KeyHealth;
 use super::source::CertificateSource;
 use crate::generation::CredentialGeneration;
 use crate::token::engine::TokenEngine;
-use crate::token::error::RetryClass;
 use crate::token::request::TokenKey;
+use crate::token::retry_class::RetryClass;
 
 /// Starts the task that handles rotations of the engine's file. It ends with the engine.
 pub(super) fn spawn_rotation_task(engine: &Arc<TokenEngine<CertificateSource>>) {

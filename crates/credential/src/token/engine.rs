@@ -18,9 +18,10 @@ use tokio::sync::SetOnce;
 
 use self::slots::{FetchSlot, FetchSlots};
 use self::status::TokenEngineStatus;
-use super::error::{RetryClass, TokenError};
+use super::error::TokenError;
 use super::lifetime::jitter;
 use super::request::{TokenKey, TokenRequestContext, TokenVariant, parse_scope};
+use super::retry_class::RetryClass;
 use super::source::{IssuedToken, TokenSource};
 use super::table::{CachedToken, TokenTable};
 use crate::health::{ScopeHealth, TokenHealth};

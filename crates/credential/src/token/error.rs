@@ -15,6 +15,7 @@ use lanyard_clock::ErrorHint;
 use crate::assertion::AssertionError;
 use crate::entra::error::EntraError;
 use crate::managed_identity::error::ManagedIdentityError;
+use crate::token::retry_class::RetryClass;
 use crate::token_proxy::TokenProxyError;
 
 /// The reason why a token request failed.
@@ -195,23 +196,6 @@ pub enum TokenResponseProblem {
     Expired,
 }
 
-/// Whether repeating a request can succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RetryClass {
-    /// The request is invalid and stays invalid.
-    Invalid,
-    /// An operator has to change something first: a certificate, an assignment, a role, a file.
-    Denied,
-    /// The error may go away without a change.
-    Transient,
-    /// The request was throttled.
-    Throttled {
-        /// The requested retry delay, if the service sent one.
-        after: Option<Duration>,
-    },
-}
-
 impl TokenError {
     /// Finds the token error in the source chain of an `azure_core` error.
     pub fn of(error: &azure_core::Error) -> Option<&Self> {
@@ -229,11 +213,10 @@ impl TokenError {
     /// a code of this crate.
     pub fn code(&self) -> Cow<'static, str> {
         let word = match self {
-            Self::Refused(error) => match (error.code(), error.error()) {
-                (Some(code), _) => return Cow::Owned(format!("AADSTS{code}")),
-                (None, Some(error)) => return Cow::Owned(error.to_owned()),
-                (None, None) if error.status() == 429 => "TokenThrottled",
-                (None, None) => "TokenRefused",
+            Self::Refused(error) => match error.code_name() {
+                Some(code) => return Cow::Owned(code.into_owned()),
+                None if error.status() == 429 => "TokenThrottled",
+                None => "TokenRefused",
             },
             Self::ManagedIdentity(error) => match error.error() {
                 Some(error) => return Cow::Owned(error.to_owned()),

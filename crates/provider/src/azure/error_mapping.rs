@@ -76,7 +76,7 @@ fn vault_outcome_code(error: &VaultReadError) -> OutcomeCode {
 
 fn token_outcome_code(error: &TokenError) -> OutcomeCode {
     match error {
-        TokenError::ManagedIdentity(answer) if answer.status() == 400 => {
+        TokenError::ManagedIdentity(reply) if reply.is_unassigned() => {
             OutcomeCode::IdentityNotAssigned
         }
         TokenError::InMemoryToken { .. } | TokenError::InMemoryTokenExpired { .. } => {

@@ -59,6 +59,24 @@ fn the_retry_class_follows_status_error_and_code() {
 }
 
 #[test]
+fn hint_follows_the_code_and_is_not_guessed() {
+    for (body, expected) in [
+        (r#"{"error":"invalid_client","error_codes":[700027]}"#, "x5c"),
+        (r#"{"error":"invalid_client"}"#, "belongs to this client id"),
+        (
+            r#"{"error":"invalid_client","error_description":"AADSTS700999: The moon is full."}"#,
+            "`AADSTS700999` of Entra ID, for which lanyard has no advice; the service says: AADSTS700999: The moon is full",
+        ),
+        (r#"{"error":"moonlight"}"#, "look up the error code `moonlight`"),
+        ("<html>", "no proxy or gateway answers in the place of Entra ID"),
+    ] {
+        let hint = read(400, &[], body).hint().unwrap();
+        assert!(hint.contains(expected), "{body}: {hint}");
+    }
+    assert!(read(429, &[], "Too Many Requests").hint().unwrap().contains("Retry-After"));
+}
+
+#[test]
 fn unknown_scope_errors_are_not_identity_errors() {
     for (error, code, about) in [
         ("invalid_scope", 70_011, true),
