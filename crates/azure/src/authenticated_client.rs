@@ -7,12 +7,14 @@ use std::time::Duration;
 use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
-use lanyard_clock::ErrorHint;
+use lanyard_clock::{ErrorCodeTable, ErrorHint, ErrorReply};
 use lanyard_credential::reply;
 use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use crate::bearer_token_policy::BearerTokenPolicy;
+use crate::error_class::ErrorClass;
+use crate::error_codes::{class_of, table_of_host};
 use crate::error_details::AzureErrorDetails;
 use crate::rate_limited_client::ThrottledError;
 use crate::reply_limit::ReplyTooLarge;
@@ -204,35 +206,58 @@ impl AzureCallError {
         };
         message.rsplit_once(CORRELATION_ID)?.1.strip_suffix(')')
     }
+
+    /// What the caller can do about the error.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Token { source, .. } => ErrorClass::of_token(source),
+            Self::Throttled { pause, .. } => ErrorClass::Throttled { pause: *pause },
+            Self::Malformed { .. } | Self::Unreachable { .. } => ErrorClass::Transient,
+            _ => {
+                self.reply().map_or(ErrorClass::Permanent, |(table, reply)| class_of(table, reply))
+            }
+        }
+    }
+
+    /// The hint of a caller that knows which permission the request needs: `grant` is the next step if the
+    /// identity lacks a permission.
+    pub fn permission_hint(&self, grant: &'static str) -> Option<Cow<'static, str>> {
+        match self.reply() {
+            Some((table, reply)) => Some(table.permission_hint(reply, grant)),
+            None => self.hint(),
+        }
+    }
+
+    /// The error reply, with the error codes of its service; `None` if the service did not reply with an error.
+    fn reply(&self) -> Option<(&'static ErrorCodeTable<ErrorClass>, ErrorReply<'_>)> {
+        let (Self::Unauthorized { target, code, message }
+        | Self::Forbidden { target, code, message }
+        | Self::NotFound { target, code, message }
+        | Self::UnexpectedStatus { target, code, message, .. }) = self
+        else {
+            return None;
+        };
+        let (_, location) = target.split_once(' ')?;
+        let host = location.split('/').next()?;
+        let code = Some(code.as_str()).filter(|code| *code != NO_CODE);
+        Some((table_of_host(host), ErrorReply { status: self.status(), code, message }))
+    }
 }
 
 impl ErrorHint for AzureCallError {
     fn hint(&self) -> Option<Cow<'static, str>> {
+        if let Some((table, reply)) = self.reply() {
+            return Some(table.hint(reply));
+        }
         Some(Cow::Borrowed(match self {
             Self::InvalidTarget { .. } => {
                 "give a resource id beginning with /subscriptions/, or an https URL of ARM or a vault"
             }
             Self::Token { .. } => "check the cause: it contains Entra's error code and a hint",
-            Self::Unauthorized { .. } => {
-                "compare the token's audience and tenant with the subscription's"
-            }
-            Self::Forbidden { code, .. } => AzureErrorDetails::non_role_hint(code).unwrap_or(
-                "assign a role with the named action at the named scope, then wait up to 10 minutes",
-            ),
-            Self::NotFound { code, .. } if code.contains("Subscription") => {
-                "check the subscription id, and that the token's tenant is the subscription's"
-            }
-            Self::NotFound { .. } => "the identity has the permission; check the names in the id",
-            Self::Malformed { .. } | Self::ForeignUrl { .. } | Self::ReplyTooLarge { .. } => {
-                "check that no proxy or gateway answers in the service's place"
-            }
             Self::TooManyPages { .. } => "narrow the list with a filter or a smaller scope",
             Self::Throttled { .. } => "wait; other callers share the limit of this identity",
-            Self::UnexpectedStatus { code, .. } if code.starts_with("MissingApiVersion") => {
-                "add ?api-version=... to the URL"
-            }
-            Self::UnexpectedStatus { .. } => "look up the error code in the documentation of the service",
             Self::Unreachable { .. } => "check HTTPS_PROXY, DNS and the trusted roots",
+            _ => "check that no proxy or gateway answers in the service's place",
         }))
     }
 }
@@ -398,7 +423,7 @@ mod tests {
         let source = azure_core::Error::new(ErrorKind::Other, ReplyTooLarge { limit: 8 });
         let error = call_error_from_send("GET x", source);
         assert_eq!(error.to_string(), "GET x: the reply has more than 8 bytes");
-        assert_eq!(error.class(), crate::error_class::ErrorClass::Permanent);
+        assert_eq!(error.class(), ErrorClass::Permanent);
     }
 
     fn parse_body_with_status(
@@ -434,20 +459,58 @@ mod tests {
     }
 
     #[test]
-    fn hint_names_a_role_only_when_a_role_helps() {
-        for (code, word) in [
-            ("ForbiddenByFirewall", "network rules"),
-            ("ForbiddenByConnection", "private endpoints"),
-            ("KeyDisabled", "enable"),
-            ("ForbiddenByRbac", "assign a role"),
+    fn hint_follows_the_code_of_the_service() {
+        const VAULT: &str = "GET harbour.vault.azure.net/keys/k";
+        const ARM: &str = "PUT management.azure.com/subscriptions/s";
+        const GRAPH: &str = "POST graph.microsoft.com/v1.0/applications";
+        for (target, status, code, expected) in [
+            (VAULT, 403, "ForbiddenByFirewall", "network rules"),
+            (VAULT, 403, "ForbiddenByConnection", "private endpoint"),
+            (VAULT, 403, "KeyDisabled", "enable"),
+            (VAULT, 403, "KeyOperationForbidden", "key_ops"),
+            (VAULT, 403, "ForbiddenByRbac", "assign `Key Vault"),
+            (ARM, 403, "AuthorizationFailed", "assign a role"),
+            (ARM, 403, "RequestDisallowedByPolicy", "exemption from the policy"),
+            (ARM, 403, "ForbiddenByTheMoon", "no advice; the service says: no"),
+            (ARM, 404, "SubscriptionNotFound", "subscription id"),
+            (ARM, 404, "TheMoonNotFound", "no advice; the service says: no"),
+            (GRAPH, 403, "Authorization_RequestDenied", "Graph permission"),
+            (GRAPH, 403, "AuthorizationFailed", "no advice; the service says: no"),
         ] {
-            let body = serde_json::json!({"error": {"code": "Forbidden", "message": "no",
-                "innererror": {"code": code}}});
-            let raw =
-                RawResponse::from_bytes(StatusCode::Forbidden, Headers::new(), body.to_string());
-            let hint = parse_response("GET /x", &raw, false).unwrap_err().hint().unwrap();
-            assert!(hint.contains(word), "{code}: {hint}");
+            let body = serde_json::json!({"error": {"code": code, "message": "no"}}).to_string();
+            let raw = RawResponse::from_bytes(StatusCode::from(status), Headers::new(), body);
+            let hint = parse_response(target, &raw, false).unwrap_err().hint().unwrap();
+            assert!(hint.contains(expected), "{code}: {hint}");
+            let is_about_roles = hint.contains("assign");
+            assert_eq!(is_about_roles, expected.contains("assign"), "{code}: {hint}");
         }
+    }
+
+    #[test]
+    fn quota_is_permanent_although_its_code_is_that_of_a_busy_cluster() {
+        let error = |message: &str| AzureCallError::UnexpectedStatus {
+            target: "PUT x".to_owned(),
+            status: 409,
+            code: "OperationNotAllowed".to_owned(),
+            message: message.to_owned(),
+        };
+        assert_eq!(
+            error("exceeding approved Total Regional Cores Quota").class(),
+            ErrorClass::Permanent
+        );
+        assert_eq!(error("another operation is in progress").class(), ErrorClass::Busy);
+    }
+
+    #[test]
+    fn throttling_keeps_the_pause_and_gateways_are_transient() {
+        let target = || "GET x".to_owned();
+        let pause = Some(Duration::from_secs(7));
+        let throttled = AzureCallError::Throttled { target: target(), pause };
+        assert_eq!(throttled.class(), ErrorClass::Throttled { pause });
+        let malformed = AzureCallError::Malformed { target: target(), status: 200 };
+        assert_eq!(malformed.class(), ErrorClass::Transient);
+        let foreign = AzureCallError::ForeignUrl { target: target(), host: "x".to_owned() };
+        assert_eq!(foreign.class(), ErrorClass::Permanent);
     }
 
     #[test]

@@ -72,25 +72,6 @@ impl AzureErrorDetails {
     pub fn most_specific_code(&self) -> Option<&str> {
         self.inner_code.as_deref().or(self.code.as_deref())
     }
-
-    /// The hint for a vault's 403 with this code if a role assignment would not help.
-    pub fn non_role_hint(code: &str) -> Option<&'static str> {
-        match code {
-            "ForbiddenByFirewall" => Some(
-                "this is not about roles: allow the address in the message in the vault's network rules, or use a private endpoint",
-            ),
-            "ForbiddenByConnection" => Some(
-                "this is not about roles: the vault accepts only private endpoints; use one, or allow public access",
-            ),
-            _ if code.ends_with("Disabled") => Some(
-                "this is not about permissions: enable this version in the vault, or use another one",
-            ),
-            "KeyExpired" | "SecretExpired" | "KeyNotYetValid" | "SecretNotYetValid" => Some(
-                "this is not about permissions: change the dates of this version in the vault, or use another one",
-            ),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -148,17 +129,6 @@ mod tests {
             let text =
                 format!("{:?}", AzureErrorDetails::parse_redacting(body.as_bytes(), &[SEED]));
             assert!(text.contains("value=[redacted]") && !text.contains("AAEC"), "{text}");
-        }
-    }
-
-    #[test]
-    fn only_errors_that_no_role_fixes_have_a_non_role_hint() {
-        for code in ["ForbiddenByFirewall", "ForbiddenByConnection", "KeyDisabled", "KeyExpired"] {
-            let hint = AzureErrorDetails::non_role_hint(code).unwrap();
-            assert!(!hint.contains("assign"), "{hint}");
-        }
-        for code in ["ForbiddenByRbac", "ForbiddenByPolicy", "AuthorizationFailed", ""] {
-            assert_eq!(AzureErrorDetails::non_role_hint(code), None);
         }
     }
 }

@@ -25,6 +25,7 @@ mod circuit_breaker;
 mod container_service;
 mod dns;
 mod error_class;
+pub mod error_codes;
 mod error_details;
 mod graph_client;
 mod graph_types;

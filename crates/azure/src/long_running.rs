@@ -9,12 +9,14 @@ use std::fmt;
 use std::time::Duration;
 
 use azure_core::http::Method;
-use lanyard_clock::ErrorHint;
+use lanyard_clock::{ErrorHint, ErrorReply};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::arm_request::ArmRequest;
 use crate::authenticated_client::{AzureCallError, AzureResponse, NO_CODE};
+use crate::error_class::ErrorClass;
+use crate::error_codes::{ARM, class_of};
 use crate::error_details::AzureErrorDetails;
 
 /// The state of an operation after its write.
@@ -142,18 +144,30 @@ impl OperationError {
             Self::Call(error) => error.code(),
         }
     }
+
+    /// What the caller can do about the error.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Failed { code, message, .. } => class_of(&ARM, failed_reply(code, message)),
+            Self::TimedOut { .. } => ErrorClass::Busy,
+            Self::Call(error) => error.class(),
+        }
+    }
 }
 
 impl ErrorHint for OperationError {
     fn hint(&self) -> Option<Cow<'static, str>> {
-        Some(Cow::Borrowed(match self {
-            Self::Failed { .. } => {
-                "remove the cause in the message, then repeat the operation; the activity log has details"
-            }
-            Self::TimedOut { .. } => "repeat the command: it continues the operation",
-            Self::Call(error) => return error.hint(),
-        }))
+        match self {
+            Self::Failed { code, message, .. } => Some(ARM.hint(failed_reply(code, message))),
+            Self::TimedOut { .. } => Some("repeat the command: it continues the operation".into()),
+            Self::Call(error) => error.hint(),
+        }
     }
+}
+
+/// The error of an operation that failed after its request was accepted.
+fn failed_reply<'a>(code: &'a str, message: &'a str) -> ErrorReply<'a> {
+    ErrorReply { status: None, code: Some(code).filter(|code| *code != NO_CODE), message }
 }
 
 /// What follows a reply to a poll.

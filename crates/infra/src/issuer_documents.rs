@@ -9,6 +9,7 @@ use azure_core::http::{ClientOptions, RequestContent, StatusCode, Url};
 use azure_storage_blob::models::BlobClientUploadOptions;
 use azure_storage_blob::{BlobClient, BlobClientOptions};
 use lanyard_azure::PropagationWait;
+use lanyard_azure::error_codes::{BLOB, sdk_error_hint};
 use lanyard_clock::ErrorHint;
 use lanyard_federation::{
     DiscoveryError, IssuerDiscovery, IssuerUrl, KeySetError, PublicationProblem, PublishedKeySet,
@@ -76,13 +77,11 @@ impl ErrorHint for IssuerDocumentsError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
             Self::Url { .. } => "choose another name for the storage account or the container",
-            Self::Blob { source, .. } if status_of(source) == Some(StatusCode::Forbidden) => {
-                "assign Storage Blob Data Contributor at the storage account to the signed-in identity, and wait 10 minutes"
+            Self::Blob { source, .. } => {
+                let grant = "assign Storage Blob Data Contributor at the storage account to the signed-in identity, and wait 10 minutes";
+                return sdk_error_hint(&BLOB, source, grant)
+                    .or(Some("run the command again".into()));
             }
-            Self::Blob { source, .. } if status_of(source) == Some(StatusCode::Conflict) => {
-                "allow public access in the storage account; a policy of the subscription may forbid it"
-            }
-            Self::Blob { .. } => "run the command again",
             Self::KeySet(error) => return error.hint(),
             Self::Discovery(error) => return error.hint(),
             Self::Unusable(problems) => {

@@ -53,13 +53,15 @@ pub enum OrphanSearchError {
     Blind(Uuid),
 }
 
+const GRANT_DIRECTORY_READ: &str =
+    "give the signed-in identity the Graph permission `Directory.Read.All`";
+
 impl ErrorHint for OrphanSearchError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
             Self::List(source) => return source.hint(),
-            Self::Graph(_) | Self::Blind(_) => {
-                "give the signed-in identity the Graph permission `Directory.Read.All`"
-            }
+            Self::Graph(source) => return source.permission_hint(GRANT_DIRECTORY_READ),
+            Self::Blind(_) => GRANT_DIRECTORY_READ,
         }))
     }
 }

@@ -37,8 +37,10 @@ impl ErrorHint for PrincipalLookupError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
             Self::List(source) => return source.hint(),
-            Self::Graph { .. } => {
-                "give the signed-in identity the Graph permission `Application.Read.All`, or create the identities with `lanyard create iam azure`"
+            Self::Graph { source, .. } => {
+                return source.permission_hint(
+                    "give the signed-in identity the Graph permission `Application.Read.All`, or create the identities with `lanyard create iam azure`",
+                );
             }
             Self::Missing(_) => {
                 "correct the identities file; a deleted identity gets a new client id when it is created"

@@ -125,12 +125,7 @@ impl ErrorHint for ResourceError {
         Some(Cow::Borrowed(match self {
             Self::Problem(problem) => return problem.hint(),
             Self::Journal(error) => return error.hint(),
-            Self::Azure(error) => match &**error {
-                OperationError::Call(error) => return error.hint(),
-                _ => {
-                    "look up the error code in the documentation of the service; then run the command again"
-                }
-            },
+            Self::Azure(error) => return error.hint(),
             Self::TimedOut { .. } | Self::StillChanging { .. } => {
                 "run the command again, or wait longer with --timeout"
             }

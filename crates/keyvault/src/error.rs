@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use lanyard_clock::ErrorHint;
+use lanyard_azure::error_codes::KEY_VAULT;
+use lanyard_clock::{ErrorHint, ErrorReply};
 use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::Hop;
 
@@ -110,44 +111,17 @@ pub enum VaultReadError {
 }
 
 impl VaultReadError {
-    fn variant_hint(&self) -> &'static str {
+    /// The vault's error reply, if there is one.
+    const fn reply(&self) -> Option<&VaultErrorDetails> {
         match self {
-            Self::NotFound(_) => {
-                "the identity may read the vault, so check objectName, objectType and \
-                 objectVersion; a deleted object has to be recovered"
-            }
-            Self::Disabled(_) => "enable the version, or name another one in objectVersion",
-            Self::Forbidden(reply) => forbidden_hint(reply),
-            Self::Unauthorized(_) => {
-                "compare the tenant of the identity with the tenant of the vault, and the cloud \
-                 with the vault's suffix"
-            }
-            Self::Throttled { .. } | Self::ThrottledCoolDown { .. } => {
-                "wait; every client of the vault shares its limit, so read less often or spread \
-                 the objects over vaults"
-            }
-            Self::RequestQueueFull { .. } => {
-                "wait; where it does not end, raise --vault-requests-per-second within what the \
-                 vault's nodes share, or spread the objects over vaults"
-            }
-            Self::Interrupted => "try again",
-            Self::Unavailable { .. } | Self::CircuitOpen { .. } => {
-                "wait, and see the health of Key Vault in the region"
-            }
-            Self::Unexpected(_) | Self::Malformed { .. } => {
-                "check that the host is a Key Vault and that no proxy answers in its place"
-            }
-            Self::Token { .. } => {
-                "see the cause: the identity got no token, and the vault was not asked"
-            }
-            Self::Unreachable { .. } | Self::TimedOut { .. } => {
-                "check keyvaultName, DNS, the proxy settings, the trusted roots, and the \
-                 vault's firewall"
-            }
-            Self::UntrustedVault { .. } => {
-                "check that the vault's host ends in the suffix of its cloud and that no proxy \
-                 answers in its place"
-            }
+            Self::NotFound(reply)
+            | Self::Disabled(reply)
+            | Self::Forbidden(reply)
+            | Self::Unauthorized(reply)
+            | Self::Unexpected(reply)
+            | Self::Throttled { reply, .. }
+            | Self::Unavailable { reply, .. } => Some(reply),
+            _ => None,
         }
     }
 
@@ -220,27 +194,45 @@ impl VaultReadError {
 
     /// The HTTP status of the response, if there is one.
     pub fn status(&self) -> Option<u16> {
-        match self {
-            Self::NotFound(reply)
-            | Self::Disabled(reply)
-            | Self::Forbidden(reply)
-            | Self::Unauthorized(reply)
-            | Self::Unexpected(reply)
-            | Self::Throttled { reply, .. }
-            | Self::Unavailable { reply, .. } => Some(reply.status),
-            _ => None,
-        }
+        self.reply().map(|reply| reply.status)
     }
 }
 
 impl ErrorHint for VaultReadError {
     fn hint(&self) -> Option<Cow<'static, str>> {
-        if let Self::Token { source } = self
-            && let Some(hint) = TokenError::of(source).and_then(TokenError::hint)
-        {
-            return Some(hint);
+        if let Some(reply) = self.reply() {
+            return Some(KEY_VAULT.hint(reply.to_reply()));
         }
-        Some(self.variant_hint().into())
+        let text = match self {
+            Self::Token { source } => {
+                return TokenError::of(source).and_then(TokenError::hint).or_else(|| {
+                    Some(
+                        "see the cause: the identity got no token, and the vault was not asked"
+                            .into(),
+                    )
+                });
+            }
+            Self::ThrottledCoolDown { .. } => {
+                "wait; every client of the vault shares its limit, so read less often or spread \
+                 the objects over vaults"
+            }
+            Self::RequestQueueFull { .. } => {
+                "wait; where it does not end, raise --vault-requests-per-second within what the \
+                 vault's nodes share, or spread the objects over vaults"
+            }
+            Self::Interrupted => "try again",
+            Self::CircuitOpen { .. } => "wait, and see the health of Key Vault in the region",
+            Self::Unreachable { .. } | Self::TimedOut { .. } => {
+                "check keyvaultName, DNS, the proxy settings, the trusted roots, and the \
+                 vault's firewall"
+            }
+            Self::UntrustedVault { .. } => {
+                "check that the vault's host ends in the suffix of its cloud and that no proxy \
+                 answers in its place"
+            }
+            _ => "check that the host is a Key Vault and that no proxy answers in its place",
+        };
+        Some(text.into())
     }
 }
 
@@ -259,6 +251,14 @@ pub struct VaultErrorDetails {
     pub message: String,
 }
 
+impl VaultErrorDetails {
+    /// The reply for the table of the vault's error codes.
+    fn to_reply(&self) -> ErrorReply<'_> {
+        let code = self.inner_code.as_deref().or(self.code.as_deref());
+        ErrorReply { status: Some(self.status), code, message: &self.message }
+    }
+}
+
 impl fmt::Display for VaultErrorDetails {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.status)?;
@@ -266,24 +266,5 @@ impl fmt::Display for VaultErrorDetails {
             write!(formatter, " {code}")?;
         }
         if self.message.is_empty() { Ok(()) } else { write!(formatter, " ({})", self.message) }
-    }
-}
-
-fn forbidden_hint(reply: &VaultErrorDetails) -> &'static str {
-    match reply.inner_code.as_deref() {
-        Some("ForbiddenByRbac") => {
-            "assign `Key Vault Secrets User` to the identity at the secret or the vault (`Key \
-             Vault Crypto User` for keys, `Key Vault Certificate User` for certificates); an \
-             assignment takes up to 10 minutes to work"
-        }
-        Some("ForbiddenByPolicy") => {
-            "the vault uses access policies: give the identity `get` (and `list` for a version \
-             history) for this kind of object"
-        }
-        Some("ForbiddenByFirewall" | "ForbiddenByConnection") => {
-            "the vault's network rules refuse this address: allow it, or go through the private \
-             endpoint"
-        }
-        _ => "give the identity the right to read this object, and see the vault's network rules",
     }
 }

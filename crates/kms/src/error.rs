@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use lanyard_azure::{AzureErrorDetails, ThrottleCause};
-use lanyard_clock::ErrorHint;
+use lanyard_azure::ThrottleCause;
+use lanyard_azure::error_codes::KEY_VAULT;
+use lanyard_clock::{ErrorHint, ErrorReply};
 use lanyard_credential::TokenError;
 
 use crate::annotations::ForeignCiphertextError;
@@ -145,6 +146,9 @@ impl KeyOperationError {
     }
 }
 
+/// The next step if the identity may not use the key.
+const GRANT_KEY_OPERATIONS: &str = "give the identity `Key Vault Crypto User` on the key, or the access policy `encrypt` and `decrypt`, and wait up to 10 minutes";
+
 impl ErrorHint for KeyOperationError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         let text = match self {
@@ -154,32 +158,23 @@ impl ErrorHint for KeyOperationError {
             Self::TokenTimedOut { .. } => {
                 "check the connection to Entra, or to the other issuer of the token: HTTPS_PROXY, DNS, the trusted roots and egress rules"
             }
-            Self::Unauthorized(_) => {
-                "compare the tenant of the identity with the vault's, and the cloud in the configuration file"
-            }
-            Self::KeyUnusable(_) => {
-                "enable this version of the key or change its dates, and keep it usable while anything is encrypted with it"
-            }
-            Self::Forbidden(reply) => {
-                let non_role_hint =
-                    reply.code.as_deref().and_then(AzureErrorDetails::non_role_hint);
-                non_role_hint.unwrap_or(
-                    "give the identity `Key Vault Crypto User` on the key, or the access policy `encrypt` and `decrypt`, and wait up to 10 minutes",
-                )
-            }
-            Self::NotFound(_) => {
-                "check --keyvault-name, --key-name and --key-version; a deleted key can be recovered"
-            }
-            Self::Refused(_) => {
-                "check the vault's error code; the key must be an RSA key with the operations `encrypt` and `decrypt`"
+            Self::Unauthorized(reply)
+            | Self::KeyUnusable(reply)
+            | Self::Forbidden(reply)
+            | Self::NotFound(reply)
+            | Self::Refused(reply)
+            | Self::Throttled { reply, .. }
+            | Self::Failed { reply, .. } => {
+                let VaultErrorReply { status, code, message } = reply;
+                let reply = ErrorReply { status: Some(*status), code: code.as_deref(), message };
+                return Some(KEY_VAULT.permission_hint(reply, GRANT_KEY_OPERATIONS));
             }
             Self::RequestWithheld { because: ThrottleCause::LocalRateLimit, .. } => {
                 "too many requests are queued in this plugin: find the clients that cause them at the API server, and check for `KMSv1`, which makes a request for each Secret"
             }
-            Self::Throttled { .. } | Self::RequestWithheld { .. } => {
+            Self::RequestWithheld { .. } => {
                 "check which other clients use the vault: all clients share one limit"
             }
-            Self::Failed { .. } => "check the status of Key Vault in the region",
             Self::Unreachable { .. } | Self::TimedOut { .. } => {
                 "check HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
             }

@@ -144,7 +144,8 @@ impl FakeKmsVault {
 
 /// The error of an operation for a response of the vault with this status.
 fn status_error(status: u16) -> KeyOperationError {
-    let reply = VaultErrorReply { status, code: None, message: "scripted".to_owned() };
+    let code = (status == 403).then(|| "KeyDisabled".to_owned());
+    let reply = VaultErrorReply { status, code, message: "scripted".to_owned() };
     match status {
         403 => KeyOperationError::KeyUnusable(reply),
         429 => KeyOperationError::Throttled { reply, retry_after: Some(Duration::from_secs(1)) },

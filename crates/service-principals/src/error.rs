@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use azure_core::http::StatusCode;
 use lanyard_azure::AzureCallError;
+use lanyard_azure::error_codes::{KEY_VAULT, sdk_error_hint};
 use lanyard_clock::ErrorHint;
 use lanyard_credential::document::DocumentError;
 use lanyard_credential::{ClientCertificateError, TokenError};
@@ -97,19 +97,18 @@ pub enum ServicePrincipalError {
 impl ErrorHint for ServicePrincipalError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
-            Self::Graph { source, .. } if source.status() == Some(403) => {
-                "give the signed-in identity the Graph permission `Application.ReadWrite.OwnedBy`"
+            Self::Graph { source, .. } => {
+                return source.permission_hint(
+                    "give the signed-in identity the Graph permission `Application.ReadWrite.OwnedBy`",
+                );
             }
-            Self::Graph { source, .. } => return source.hint(),
-            Self::Vault { source, .. } if source.http_status() == Some(StatusCode::Forbidden) => {
-                "assign Key Vault Administrator at the vault to the signed-in identity, and wait 10 minutes"
+            Self::Vault { source, .. } => {
+                let grant = "assign Key Vault Administrator at the vault to the signed-in identity, and wait 10 minutes";
+                let unreachable =
+                    "create the vault with `lanyard create keyvault azure`, or correct --vault";
+                return sdk_error_hint(&KEY_VAULT, source, grant).or(Some(unreachable.into()));
             }
-            Self::Vault { source, .. }
-                if matches!(source.http_status(), None | Some(StatusCode::NotFound)) =>
-            {
-                "create the vault with `lanyard create keyvault azure`, or correct --vault"
-            }
-            Self::Vault { .. } | Self::NotRegistered { .. } => "run the command again",
+            Self::NotRegistered { .. } => "run the command again",
             Self::SeveralApplications { .. } => {
                 "delete the applications that are not used, or choose another prefix"
             }
@@ -124,5 +123,54 @@ impl ErrorHint for ServicePrincipalError {
                 return hint.or(Some("run the command again".into()));
             }
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::error::ErrorKind;
+    use azure_core::http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn hint_names_a_permission_only_if_one_is_missing() {
+        for (code, expected) in [
+            ("Authorization_RequestDenied", "`Application.ReadWrite.OwnedBy`"),
+            ("Directory_QuotaExceeded", "delete applications that are not used"),
+        ] {
+            let error = ServicePrincipalError::Graph {
+                operation: "creating",
+                name: "harbour".to_owned(),
+                source: Box::new(AzureCallError::Forbidden {
+                    target: "POST graph.microsoft.com/v1.0/applications".to_owned(),
+                    code: code.to_owned(),
+                    message: "no".to_owned(),
+                }),
+            };
+            let hint = error.hint().unwrap();
+            assert!(hint.contains(expected), "{code}: {hint}");
+        }
+        for (code, expected) in [
+            (Some("ForbiddenByRbac"), "assign Key Vault Administrator"),
+            (Some("ForbiddenByFirewall"), "network rules"),
+            (None, "lanyard create keyvault azure"),
+        ] {
+            let kind = match code {
+                Some(code) => ErrorKind::HttpResponse {
+                    status: StatusCode::Forbidden,
+                    error_code: Some(code.to_owned()),
+                    raw_response: None,
+                },
+                None => ErrorKind::Io,
+            };
+            let error = ServicePrincipalError::Vault {
+                operation: "reading",
+                name: "harbour".to_owned(),
+                source: Box::new(azure_core::Error::with_message(kind, "no")),
+            };
+            let hint = error.hint().unwrap();
+            assert!(hint.contains(expected), "{code:?}: {hint}");
+        }
     }
 }

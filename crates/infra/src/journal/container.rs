@@ -14,6 +14,7 @@ use azure_storage_blob::models::{
     BlobClientSetMetadataOptions, BlobType,
 };
 use azure_storage_blob::{BlobClient, BlobClientOptions};
+use lanyard_azure::error_codes::{BLOB, sdk_error_hint};
 use lanyard_clock::{ErrorHint, SharedClock};
 use uuid::Uuid;
 
@@ -113,7 +114,7 @@ impl ErrorHint for JournalContainerError {
                 "create it with `az storage container create --auth-mode login`, or correct --state"
             }
             Self::NotAppendBlob { .. } => {
-                "choose another prefix with --state, or restore the blob from a backup as an append blob"
+                "restore the blob from a backup as an append blob; if it is not a journal, choose another prefix with --state"
             }
             Self::TooManyBlocks { .. } => {
                 "stop all other commands, and rewrite the blob: `az storage blob download`, then `az storage blob upload --type append --overwrite` with the same file"
@@ -122,12 +123,12 @@ impl ErrorHint for JournalContainerError {
                 "run the command again; it continues as soon as no other command holds the lease"
             }
             Self::Changed { .. } => "run the command again; nothing but lanyard may write the blob",
-            Self::Request { source, .. } => match status_of(source) {
-                Some(StatusCode::Forbidden) => {
-                    "assign Storage Blob Data Contributor at the container to the signed-in identity, and wait 10 minutes"
-                }
-                _ => "check the URL in --state and the network; then run the command again",
-            },
+            Self::Request { source, .. } => {
+                let grant = "assign Storage Blob Data Contributor at the container to the signed-in identity, and wait 10 minutes";
+                let unreachable =
+                    "check the URL in --state and the network; then run the command again";
+                return sdk_error_hint(&BLOB, source, grant).or(Some(unreachable.into()));
+            }
         }))
     }
 }

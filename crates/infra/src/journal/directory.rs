@@ -85,7 +85,18 @@ impl ErrorHint for JournalDirectoryError {
                     format!("check the journal; then run `chmod go-w {path}`")
                 }));
             }
-            Self::Io { .. } => "name a directory that this user may write to with --state",
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied
+                | io::ErrorKind::ReadOnlyFilesystem
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::AlreadyExists => {
+                    "name a directory that this user may write to with --state"
+                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    "free space in the file system; then run the command again"
+                }
+                _ => "check the file system for the cause; then run the command again",
+            },
         }))
     }
 }

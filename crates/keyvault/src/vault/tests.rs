@@ -257,6 +257,8 @@ async fn error_statuses_map_to_errors_with_code_and_hint() {
         (403, forbidden("SecretDisabled")),
         (403, forbidden("ForbiddenByRbac")),
         (403, forbidden("ForbiddenByFirewall")),
+        (403, forbidden("KeyOperationForbidden")),
+        (403, forbidden("ForbiddenByTheMoon")),
         (503, String::new()),
         (302, "<html>captive portal</html>".to_owned()),
     ];
@@ -270,13 +272,17 @@ async fn error_statuses_map_to_errors_with_code_and_hint() {
         described.push(format!("{error} | {:?} | {}", error.retry(), begin.join(" ")));
     }
     let expected = [
-        "the vault has no such object: 404 SecretNotFound (no) | Invalid | the identity",
+        "the vault has no such object: 404 SecretNotFound (no) | Invalid | check name",
         "the object is disabled: 403 Forbidden SecretDisabled (Caller is not authorized) | \
-         Invalid | enable the",
+         Invalid | enable this",
         "the vault forbids it: 403 Forbidden ForbiddenByRbac (Caller is not authorized) | \
          Denied | assign `Key",
         "the vault forbids it: 403 Forbidden ForbiddenByFirewall (Caller is not authorized) | \
-         Denied | the vault's",
+         Denied | allow the",
+        "the vault forbids it: 403 Forbidden KeyOperationForbidden (Caller is not authorized) | \
+         Denied | add the",
+        "the vault forbids it: 403 Forbidden ForbiddenByTheMoon (Caller is not authorized) | \
+         Denied | look up",
         "the vault failed: 503 | Transient | wait ",
         "the vault responded with an unexpected status: 302 (<html>captive portal</html>) | \
          Transient | check that",

@@ -193,12 +193,12 @@ async fn disabled_key_error_quotes_the_vault() {
         .unwrap_err();
     assert_eq!(
         format_error_chain(&error),
-        "failed to decrypt, error: the key cannot be used: 403: scripted"
+        "failed to decrypt, error: the key cannot be used: 403 KeyDisabled: scripted"
     );
     let error = fixture.plugin.encrypt(b"seed", MINUTE).await.unwrap_err();
     assert_eq!(
         format_error_chain(&error),
-        "failed to encrypt, error: the key cannot be used: 403: scripted"
+        "failed to encrypt, error: the key cannot be used: 403 KeyDisabled: scripted"
     );
     assert_eq!(fixture.vault.request_count(), 2, "a permanent error is not retried");
 }

@@ -170,7 +170,8 @@ async fn error_has_upstream_code_and_hint() {
     served.vault.inject_faults([FakeVaultFault::Status(403)]);
     let refused = served.v2_client().status(kms_v2::StatusRequest {}).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unknown);
-    let message = "failed to encrypt, error: the key cannot be used: 403: scripted (enable this";
+    let message =
+        "failed to encrypt, error: the key cannot be used: 403 KeyDisabled: scripted (enable this";
     assert!(refused.message().starts_with(message), "{}", refused.message());
     served.stop().await;
 }

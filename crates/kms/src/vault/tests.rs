@@ -33,34 +33,33 @@ fn key_result_keeps_fields_and_hides_value() {
 
 #[test]
 fn each_error_status_has_label_and_hint() {
-    let inner = |code: &'static str| -> &'static str {
-        match code {
-            "ForbiddenByRbac" => {
-                r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"ForbiddenByRbac"}}}"#
-            }
-            _ => {
-                r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"KeyDisabled"}}}"#
-            }
-        }
-    };
-    let cases = [
-        (401, "{}", "unauthorized"),
-        (403, inner("ForbiddenByRbac"), "forbidden"),
-        (403, inner("KeyDisabled"), "key-restricted"),
-        (404, r#"{"error":{"code":"KeyNotFound","message":"m"}}"#, "not-found"),
-        (400, r#"{"error":{"code":"BadParameter","message":"m"}}"#, "refused"),
-        (429, "", "throttled"),
-        (408, "", "vault-failed"),
-        (503, "<html>bad gateway</html>", "vault-failed"),
+    const FORBIDDEN: [&str; 4] = [
+        r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"ForbiddenByRbac"}}}"#,
+        r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"KeyDisabled"}}}"#,
+        r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"KeyOperationForbidden"}}}"#,
+        r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"ForbiddenByTheMoon"}}}"#,
     ];
-    for (status, body, word) in cases {
+    let cases = [
+        (401, "{}", "unauthorized", "proxy or gateway"),
+        (403, FORBIDDEN[0], "forbidden", "`Key Vault Crypto User` on the key"),
+        (403, FORBIDDEN[1], "key-restricted", "enable this version"),
+        (403, FORBIDDEN[2], "key-restricted", "`key_ops`"),
+        (403, FORBIDDEN[3], "forbidden", "no advice; the service says: m"),
+        (404, r#"{"error":{"code":"KeyNotFound","message":"m"}}"#, "not-found", "--key-name"),
+        (400, r#"{"error":{"code":"BadParameter","message":"m"}}"#, "refused", "RSA key"),
+        (429, "", "throttled", "wait"),
+        (408, "", "vault-failed", "wait"),
+        (503, "<html>bad gateway</html>", "vault-failed", "wait"),
+    ];
+    for (status, body, word, hint) in cases {
         let error = parse_example_reply(status, body).unwrap_err();
         assert_eq!(error.label(), word, "{status}");
-        assert!(error.hint().is_some());
+        let found = error.hint().unwrap();
+        assert!(found.contains(hint), "{status} {body}: {found}");
         let passes = matches!(status, 408 | 429 | 503);
         assert_eq!(error.retry_delay().is_some(), passes, "{status}");
     }
-    let text = parse_example_reply(403, inner("KeyDisabled")).unwrap_err().to_string();
+    let text = parse_example_reply(403, FORBIDDEN[1]).unwrap_err().to_string();
     assert_eq!(text, "the key cannot be used: 403 KeyDisabled: m");
 }
 
