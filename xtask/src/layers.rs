@@ -59,9 +59,9 @@ enum CrateLayer {
 ///
 /// Product lines are the lines of the files of its library and programs, without tests.
 const LAYERS: &[(&str, CrateLayer, usize)] = &[
-    ("lanyard-clock", CrateLayer::Foundation, 400),
+    ("lanyard-clock", CrateLayer::Foundation, 600),
     ("lanyard-vocabulary", CrateLayer::Foundation, 1900),
-    ("lanyard-credential", CrateLayer::Libraries, 11_300),
+    ("lanyard-credential", CrateLayer::Libraries, 11_900),
     ("lanyard-api", CrateLayer::Libraries, 4400),
     ("lanyard-telemetry", CrateLayer::Libraries, 800),
     ("lanyard-volume", CrateLayer::Libraries, 3500),
@@ -78,7 +78,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-emulator", CrateLayer::LocalAzure, 5200),
     ("lanyard-emulator-session", CrateLayer::LocalAzureSession, 900),
     ("lanyard-desired", CrateLayer::CoreAndTransports, 13_100),
-    ("lanyard-azure", CrateLayer::CoreAndTransports, 5200),
+    ("lanyard-azure", CrateLayer::CoreAndTransports, 6500),
     ("lanyard-kubernetes", CrateLayer::CoreAndTransports, 1400),
     ("lanyard-keyvault", CrateLayer::Services, 6200),
     ("lanyard-kms", CrateLayer::Services, 2500),
@@ -105,7 +105,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
 /// The number of files that import each other in cycles, for each crate with such files. The numbers may only
 /// become lower. A crate that is not in the table has none.
 const FILES_IN_CYCLES: &[(&str, usize)] = &[
-    ("lanyard-credential", 6),
+    ("lanyard-credential", 5),
     ("lanyard-infra", 15),
     ("lanyard-node", 9),
     ("lanyard-operator", 19),
