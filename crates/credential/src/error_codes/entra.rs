@@ -314,7 +314,7 @@ const USER_ROWS: &[Row] = &[
     Row::new(
         &["AADSTS65001"],
         Denied,
-        "Nobody has consented to the permissions of the application.",
+        "No user or administrator has consented to the permissions of the application.",
         "let the user or an administrator consent to the application",
     ),
     Row::new(
@@ -408,6 +408,6 @@ const OAUTH_ROWS: &[Row] = &[
     Row::without_code(
         Denied,
         "Another server answered, because errors of Entra ID have a code.",
-        "check the authority's URL, and that no proxy or gateway answers in the place of Entra ID",
+        "check the authority's URL, and that no proxy or gateway answers instead of Entra ID",
     ),
 ];

@@ -135,10 +135,10 @@ const ROWS: &[Row] = &[
     ),
     Row::without_code(
         Denied,
-        "A proxy answered in the place of the service, because the service is unreachable. Docker Desktop has such \
+        "A proxy answered instead of the service, because the service is unreachable. Docker Desktop has such \
          a proxy.",
         "use another credential: managed identity is not available here, because a proxy, such as that of Docker \
-         Desktop, answers in the place of the service",
+         Desktop, answers instead of the service",
     )
     .with_statuses(&[(403, 403)])
     .with_message_part("unreachable"),
