@@ -42,7 +42,7 @@ const ACCESS_ROWS: &[Row] = &[
         &["ForbiddenByPolicy"],
         Permanent,
         "Purge protection is enabled for the vault.",
-        "wait until the retention period has passed, or recover the deleted object: no caller can purge it",
+        "wait until the retention period has passed, or recover the deleted object: it cannot be purged",
     )
     .with_message_part("purge protection"),
     Row::new(

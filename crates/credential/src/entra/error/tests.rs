@@ -68,7 +68,7 @@ fn hint_follows_the_code_and_is_not_guessed() {
             "`AADSTS700999` of Entra ID, for which lanyard has no advice; the service says: AADSTS700999: The moon is full",
         ),
         (r#"{"error":"moonlight"}"#, "look up the error code `moonlight`"),
-        ("<html>", "no proxy or gateway answers in the place of Entra ID"),
+        ("<html>", "no proxy or gateway answers instead of Entra ID"),
     ] {
         let hint = read(400, &[], body).hint().unwrap();
         assert!(hint.contains(expected), "{body}: {hint}");
