@@ -20,7 +20,7 @@ pub(crate) struct Args {
 pub(crate) const SMOKE_SECONDS: u32 = 15;
 
 /// The targets of `fuzz/fuzz_targets`.
-pub(crate) const TARGETS: [&str; 10] = [
+pub(crate) const TARGETS: [&str; 11] = [
     "credential_document",
     "certificate_bundle",
     "certificate_chain",
@@ -28,6 +28,7 @@ pub(crate) const TARGETS: [&str; 10] = [
     "client_assertion",
     "arm_template",
     "csi_requests",
+    "pkcs12_parameters",
     "provider_messages",
     "node_policy",
     "journal",

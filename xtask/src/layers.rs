@@ -61,7 +61,7 @@ enum CrateLayer {
 const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-clock", CrateLayer::Foundation, 600),
     ("lanyard-vocabulary", CrateLayer::Foundation, 1900),
-    ("lanyard-credential", CrateLayer::Libraries, 11_900),
+    ("lanyard-credential", CrateLayer::Libraries, 12_300),
     ("lanyard-api", CrateLayer::Libraries, 4400),
     ("lanyard-telemetry", CrateLayer::Libraries, 800),
     ("lanyard-volume", CrateLayer::Libraries, 3500),
@@ -95,7 +95,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-kubelet", CrateLayer::TestSupport, 1800),
     ("lanyard-suite-names", CrateLayer::TestSupport, 100),
     ("lanyard-cluster", CrateLayer::TestCluster, 2800),
-    ("lanyard-conformance", CrateLayer::Tooling, 25_600),
+    ("lanyard-conformance", CrateLayer::Tooling, 25_700),
     ("lanyard-bare-tls-server", CrateLayer::Tooling, 200),
     ("lanyard-conformance-image", CrateLayer::Tooling, 700),
     ("lanyard-fuzz", CrateLayer::Tooling, 300),

@@ -23,6 +23,8 @@ pub use certificate::{Certificate, CertificateError, CertificateValidity, Thumbp
 pub use error::{BundleError, Pkcs12Error};
 pub use key::{Curve, KeyError, KeyKind};
 pub use pem::PemError;
+#[cfg(feature = "pkcs12")]
+pub use pkcs12::Pkcs12Archive;
 
 pub(crate) use key::PrivateKey;
 
@@ -303,10 +305,10 @@ impl BundleParts {
 
     #[cfg(feature = "pkcs12")]
     fn read_pkcs12(bytes: &[u8], password: Option<&SecretText>) -> Result<Self, BundleError> {
-        let contents = pkcs12::open(bytes, password).map_err(BundleError::Pkcs12)?;
+        let archive = Pkcs12Archive::open(bytes, password).map_err(BundleError::Pkcs12)?;
         let mut parts = Self::empty(BundleFormat::Pkcs12);
-        parts.keys = contents.keys.into_iter().map(|der| (KeyEncoding::Pkcs8, der)).collect();
-        parts.certificates = contents.certificates;
+        parts.keys = archive.keys.into_iter().map(|der| (KeyEncoding::Pkcs8, der)).collect();
+        parts.certificates = archive.certificates;
         if pkcs12::is_modern(bytes) {
             parts.warnings.push(BundleWarning::ModernPkcs12);
         }

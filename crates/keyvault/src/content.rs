@@ -64,10 +64,9 @@ impl ErrorHint for ContentError {
             Self::UnknownContentType { .. } => {
                 format!("the certificate has to have the content type `{PEM_FILE}` or `{PKCS12}`")
             }
-            Self::UnreadablePfx(PfxError::UnreadableArchive { .. }) => {
-                "the vault exports archives without a password; import the certificate again, or \
-                 ask for objectFormat pfx and convert it elsewhere"
-                    .to_owned()
+            Self::UnreadablePfx(PfxError::UnreadableArchive { source }) => {
+                let hint = source.hint().unwrap_or_default();
+                format!("{hint}; then import the certificate again, or set objectFormat to `pfx`")
             }
             Self::UnreadablePfx(_) => {
                 "see the certificate in the vault: its secret is not what it says".to_owned()

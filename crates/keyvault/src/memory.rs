@@ -147,7 +147,7 @@ impl MemoryFootprint for Vec<ListedVersion> {
 pub(crate) fn max_decoding_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u64 {
     let (length, times) = match object {
         FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => {
-            (secret.value.len(), 8)
+            (secret.value.len(), CERTIFICATE_SECRET_FACTOR)
         }
         FetchedVaultObject::Secret(secret) => match entry.encoding {
             // The value's own buffer is used.
@@ -181,4 +181,7 @@ pub(crate) const FILE_OVERHEAD_BYTES: u64 = 1024;
 /// The memory of an object besides its content, in bytes: version, timestamps, tags and map entries.
 const OBJECT_OVERHEAD_BYTES: u64 = 1024;
 const LISTED_VERSION_BYTES: u64 = 240;
+/// The memory for decoding a certificate's secret, as a multiple of its length: the smallest names and extensions
+/// of a certificate take 40 times the bytes of their encoding while they are parsed.
+const CERTIFICATE_SECRET_FACTOR: u64 = 64;
 const MAX_KEY_BYTES: usize = 1024;

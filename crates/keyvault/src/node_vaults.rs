@@ -257,17 +257,23 @@ impl NodeVaults {
         let mut decoder = VolumeDecoder::new(self.settings.files);
         for fetched in objects {
             let room = decoder.required_memory(fetched);
-            if room > 0 {
-                let taken = memory.reserve_read_memory(room).await;
-                taken.map_err(|source| ReadError::NotEnoughMemory {
-                    object: fetched.reference(),
-                    source,
-                })?;
+            if room == 0 {
+                decoder.decode_object(fetched)?;
+                continue;
             }
-            let retained = decoder.decode_object(fetched)?;
-            if room > 0 {
-                memory.finish_read(room, retained);
-            }
+            let taken = memory.reserve_read_memory(room).await;
+            taken.map_err(|source| {
+                let object = fetched.reference();
+                ReadError::NotEnoughMemory { object, source }
+            })?;
+            let object = fetched.clone();
+            let (returned, retained) = run_blocking(move || {
+                let retained = decoder.decode_object(&object);
+                (decoder, retained)
+            })
+            .await;
+            decoder = returned;
+            memory.finish_read(room, retained?);
         }
         Ok(decoder.finish())
     }
@@ -295,6 +301,18 @@ impl NodeVaults {
     pub fn evict(&self, bytes: u64) {
         let evicted = self.objects.evict(bytes);
         self.version_lists.evict(bytes.saturating_sub(evicted));
+    }
+}
+
+/// Runs work that takes long on a thread for it. Opening an archive may take tenths of a second.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime shuts down, and drops this future.
+            Err(_cancelled) => std::future::pending().await,
+        },
     }
 }
 

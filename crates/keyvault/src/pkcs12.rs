@@ -2,8 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lanyard_credential::bundle::leaf_position;
-use p12_keystore::Pkcs12Archive;
+use lanyard_credential::bundle::{Pkcs12Archive, Pkcs12Error, leaf_position};
 use zeroize::Zeroizing;
 
 use crate::chain::order_chain;
@@ -18,11 +17,11 @@ pub enum PfxError {
     #[error("the value is not base64")]
     NotBase64,
     /// The archive is malformed, has a password, or uses an unsupported cipher.
-    #[error("the PKCS#12 archive cannot be opened with an empty password")]
+    #[error("the PKCS#12 archive cannot be opened")]
     UnreadableArchive {
-        /// The parser's error.
+        /// The reason.
         #[source]
-        source: p12_keystore::error::Error,
+        source: Pkcs12Error,
     },
     /// The archive is empty.
     #[error("the PKCS#12 archive holds neither a private key nor a certificate")]
@@ -51,23 +50,23 @@ pub(crate) fn convert_pfx(value: &[u8], order: bool) -> Result<ConvertedPfx, Pfx
 
 /// Like [`convert_pfx`], for an archive that is not base64-encoded.
 pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, PfxError> {
-    let archive = Pkcs12Archive::from_pkcs12(der, "")
-        .map_err(|source| PfxError::UnreadableArchive { source })?;
-    if archive.keys.is_empty() && archive.certs.is_empty() {
+    let archive =
+        Pkcs12Archive::open(der, None).map_err(|source| PfxError::UnreadableArchive { source })?;
+    if archive.keys.is_empty() && archive.certificates.is_empty() {
         return Err(PfxError::Empty);
     }
-    let mut certificates: Vec<_> = archive.certs.iter().map(|bag| bag.cert.as_der()).collect();
+    let mut certificates: Vec<_> = archive.certificates.iter().map(Vec::as_slice).collect();
     let mut incomplete_chain = None;
     if order {
         let mut keys = archive.keys.iter();
-        let leaf = keys.find_map(|bag| leaf_position(bag.key.as_der(), &certificates));
+        let leaf = keys.find_map(|key| leaf_position(key, &certificates));
         let order = order_chain(&certificates, leaf);
         incomplete_chain = (!order.is_complete()).then_some((order.linked, certificates.len()));
         certificates = order.positions.into_iter().map(|index| certificates[index]).collect();
     }
     let mut writer = PemWriter::default();
-    for bag in &archive.keys {
-        writer.push(PRIVATE_KEY, bag.key.as_der());
+    for key in &archive.keys {
+        writer.push(PRIVATE_KEY, key);
     }
     for certificate in certificates {
         writer.push(CERTIFICATE, certificate);

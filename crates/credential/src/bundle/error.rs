@@ -123,6 +123,29 @@ pub enum Pkcs12Error {
     /// The archive does not open with the given password.
     #[error("the archive's password is another one")]
     WrongPassword,
+    /// The archive exceeds the size limit.
+    #[error("the archive has {bytes} bytes, and at most {limit} are read")]
+    TooLarge {
+        /// The size of the archive.
+        bytes: usize,
+        /// The size limit.
+        limit: usize,
+    },
+    /// The archive has too many bags.
+    #[error("the archive has more than {limit} keys, certificates and other parts")]
+    TooManyBags {
+        /// The most parts and bags of an archive.
+        limit: usize,
+    },
+    /// The key derivations of the archive take too much time.
+    #[error("the key derivations of the archive have more than {limit} iterations together")]
+    TooManyIterations {
+        /// The most iterations of an archive.
+        limit: u32,
+    },
+    /// The archive derives keys with scrypt, whose cost it chooses itself.
+    #[error("the archive derives its keys with scrypt, which is not supported")]
+    Scrypt,
     /// The archive uses an unsupported algorithm or content type.
     #[error("the archive uses an unsupported algorithm or kind of content")]
     Unsupported,
@@ -146,6 +169,13 @@ impl ErrorHint for Pkcs12Error {
             Self::WrongPassword => "give the archive's password, or write PEM",
             Self::Unsupported | Self::PrivateKey | Self::Malformed => {
                 "export the archive again, with AES-256 and SHA-256, or write PEM"
+            }
+            Self::TooLarge { .. } | Self::TooManyBags { .. } => {
+                "keep the certificate, its private key and its issuers, and remove the rest"
+            }
+            Self::TooManyIterations { .. } | Self::Scrypt => {
+                "export the archive again with PBKDF2 and fewer iterations, for example with \
+                 `openssl pkcs12 -export -iter 2048 -keypbe AES-256-CBC -certpbe AES-256-CBC`"
             }
             Self::NotBuiltIn => "write PEM, or build with the feature `pkcs12`",
         }))

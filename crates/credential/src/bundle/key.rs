@@ -186,7 +186,7 @@ fn unsupported_algorithm(algorithm: &'static str) -> Result<PrivateKey, KeyError
 }
 
 /// The object identifier of a PKCS#8 key's algorithm (RFC 5958, section 2).
-fn pkcs8_algorithm(der: &[u8]) -> Option<String> {
+pub(super) fn pkcs8_algorithm(der: &[u8]) -> Option<String> {
     let (_, info) = Sequence::from_der(der).ok()?;
     let (rest, _version) = Integer::from_der(&info.content).ok()?;
     let (_, algorithm) = AlgorithmIdentifier::from_der(rest).ok()?;
