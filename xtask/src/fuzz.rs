@@ -20,12 +20,13 @@ pub(crate) struct Args {
 pub(crate) const SMOKE_SECONDS: u32 = 15;
 
 /// The targets of `fuzz/fuzz_targets`.
-pub(crate) const TARGETS: [&str; 11] = [
+pub(crate) const TARGETS: [&str; 12] = [
     "credential_document",
     "certificate_bundle",
     "certificate_chain",
     "spc_objects",
     "client_assertion",
+    "condition",
     "arm_template",
     "csi_requests",
     "pkcs12_parameters",

@@ -41,23 +41,29 @@ fn allows_data_action(permissions: &[RolePermission], action: &str) -> bool {
 
 fn matches_any(patterns: &[String], action: &str) -> bool {
     let action = action.to_ascii_lowercase();
-    patterns
-        .iter()
-        .any(|pattern| matches_pattern(pattern.to_ascii_lowercase().as_bytes(), action.as_bytes()))
+    patterns.iter().any(|pattern| matches_pattern(&pattern.to_ascii_lowercase(), &action))
 }
 
 /// Whether an action matches a pattern of a role definition; both in lower case. `*` matches any text, and `/*/`
 /// also matches a single `/`: `userAssignedIdentities/*/assign/action` allows
 /// `userAssignedIdentities/assign/action`.
-fn matches_pattern(pattern: &[u8], action: &[u8]) -> bool {
-    match pattern.split_first() {
-        None => action.is_empty(),
-        Some((b'*', rest)) => (0..=action.len()).any(|from| matches_pattern(rest, &action[from..])),
-        Some((first, rest)) => {
-            let skips_star = pattern.starts_with(b"/*/") && matches_pattern(&pattern[2..], action);
-            skips_star || (action.first() == Some(first) && matches_pattern(rest, &action[1..]))
+///
+/// The time is linear in both lengths: if a text between two stars occurs more than once, the first occurrence
+/// leaves the most for the rest of the pattern.
+fn matches_pattern(pattern: &str, action: &str) -> bool {
+    let mut texts = pattern.split('*').peekable();
+    let Some(first) = texts.next().filter(|first| action.starts_with(first)) else { return false };
+    let (mut before, mut end) = (first, first.len());
+    while let Some(text) = texts.next() {
+        let shares_slash = before.ends_with('/') && text.starts_with('/');
+        let start = end - usize::from(shares_slash);
+        if texts.peek().is_none() {
+            return action[start..].ends_with(text);
         }
+        let Some(at) = action[start..].find(text) else { return false };
+        (before, end) = (text, start + at + text.len());
     }
+    end == action.len()
 }
 
 /// Reads the permissions of the signed-in identity at each scope of `required`, and returns the control plane
@@ -133,29 +139,20 @@ mod tests {
         }
     }
 
+    #[derive(serde::Deserialize)]
+    struct Case {
+        pattern: String,
+        action: String,
+        matches: bool,
+    }
+
     #[test]
-    fn actions_match_patterns_without_case() {
-        for (pattern, action, expected) in [
-            ("*", "Microsoft.Network/virtualNetworks/write", true),
-            ("*/read", "Microsoft.Network/virtualNetworks/read", true),
-            ("*/read", "Microsoft.Network/virtualNetworks/write", false),
-            ("microsoft.network/*", "Microsoft.Network/loadBalancers/write", true),
-            ("Microsoft.Network/*/write", "Microsoft.Network/a/b/write", true),
-            ("Microsoft.KeyVault/vaults/*/read", "Microsoft.KeyVault/vaults/read", true),
-            (
-                "Microsoft.X/identities/*/assign/action",
-                "Microsoft.X/identities/assign/action",
-                true,
-            ),
-            (
-                "Microsoft.X/identities/*/assign/action",
-                "Microsoft.X/identities2/assign/action",
-                false,
-            ),
-            ("Microsoft.X/a/read", "Microsoft.X/a/reads", false),
-        ] {
-            let permissions = [permission(&[pattern], &[])];
-            assert_eq!(allows_action(&permissions, action), expected, "{pattern} {action}");
+    fn actions_match_patterns_as_azure_documents() {
+        let cases = include_str!("../../../conformance/cases/action_patterns.json");
+        let cases: Vec<Case> = serde_json::from_str(cases).unwrap();
+        for Case { pattern, action, matches } in cases {
+            let permissions = [permission(&[&pattern], &[])];
+            assert_eq!(allows_action(&permissions, &action), matches, "{pattern} {action}");
         }
     }
 

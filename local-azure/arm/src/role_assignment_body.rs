@@ -186,9 +186,9 @@ fn parse_condition(properties: &Value) -> Result<Option<Condition>, ServiceReply
         ConditionError::NotEvaluated(_) => not_implemented(format!(
             "{problem} in conditions. It stores no condition that it cannot evaluate."
         )),
-        ConditionError::Version(_) | ConditionError::Syntax { .. } => {
-            bad_request("InvalidCondition", format!("{problem}."))
-        }
+        ConditionError::Version(_)
+        | ConditionError::TooLong { .. }
+        | ConditionError::Syntax { .. } => bad_request("InvalidCondition", format!("{problem}.")),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Parsers of untrusted bytes for fuzzing; not part of the public interface.
 
+use lanyard_emulator_state::authorization::{Condition, ConditionContext};
 use lanyard_emulator_state::jose::{UnverifiedToken, x5c_certificate};
 
 /// Parses a client assertion and its certificates as the token service does before verification. Returns the
@@ -14,4 +15,13 @@ pub fn read_client_assertion(text: &str) -> Option<usize> {
 /// its resources, or `None` if the template is not valid.
 pub fn plan_arm_template(text: &str) -> Option<usize> {
     lanyard_emulator_deployments::plan_template(&serde_json::from_str(text).ok()?)
+}
+
+/// Parses a condition and evaluates it for an action at the root scope. Returns whether the condition is met, or
+/// `None` if the text is not a condition.
+pub fn evaluate_condition(text: &str, action: &str) -> Option<bool> {
+    let condition = Condition::parse("2.0", text).ok()?;
+    let scope = "/".parse().ok()?;
+    let action = &action.to_ascii_lowercase();
+    Some(condition.is_met(&ConditionContext { action, scope: &scope, role_assignment: None }))
 }

@@ -31,12 +31,18 @@ struct ConditionText {
     expression: String,
 }
 
+/// The maximum length of a condition in bytes. Source: "Azure RBAC limits", size of role assignment conditions.
+const MAX_CONDITION_BYTES: usize = 8 << 10;
+
 /// The condition of a role assignment is invalid, or the emulator cannot evaluate it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// The version is not 2.0, the only one.
     #[error("the condition version `{0}` is not `2.0`")]
     Version(String),
+    /// The text is longer than Azure's limit.
+    #[error("the condition has {length} bytes, and at most {most} are allowed")]
+    TooLong { length: usize, most: usize },
     /// The text does not have the syntax of conditions.
     #[error("the condition is invalid at character {position}: {problem}")]
     Syntax {
@@ -146,6 +152,10 @@ impl Condition {
     pub fn parse(version: &str, text: &str) -> Result<Self, ConditionError> {
         if version != "2.0" {
             return Err(ConditionError::Version(version.to_owned()));
+        }
+        if text.len() > MAX_CONDITION_BYTES {
+            let (length, most) = (text.len(), MAX_CONDITION_BYTES);
+            return Err(ConditionError::TooLong { length, most });
         }
         let expression = Some(parser::parse(text)?);
         Ok(Self { text: ConditionText::new(version, text), expression })

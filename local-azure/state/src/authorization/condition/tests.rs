@@ -168,8 +168,28 @@ fn invalid_and_unevaluated_conditions_are_distinguished() {
         Condition::parse("1.0", "ActionMatches{'*'}").unwrap_err(),
         ConditionError::Version("1.0".to_owned())
     );
-    let deep = format!("{}ActionMatches{{'*'}}", "!".repeat(100_000));
-    assert!(Condition::parse("2.0", &deep).is_err());
+}
+
+#[test]
+fn length_and_depth_of_conditions_are_limited() {
+    let nested = |depth: usize| format!("{}ActionMatches{{'*'}}", "!".repeat(depth));
+    assert!(Condition::parse("2.0", &nested(64)).is_ok());
+    let problem = Condition::parse("2.0", &nested(65)).unwrap_err();
+    assert!(matches!(problem, ConditionError::Syntax { .. }), "{problem}");
+    let with_length = |length: usize| format!("{:length$}", "ActionMatches{'*'}");
+    assert!(Condition::parse("2.0", &with_length(8192)).is_ok());
+    let problem = Condition::parse("2.0", &with_length(8193)).unwrap_err();
+    assert_eq!(problem, ConditionError::TooLong { length: 8193, most: 8192 });
+}
+
+/// The condition that stopped the local Azure: a matcher that tries each text for each star never ends.
+#[test]
+fn pattern_with_many_stars_is_evaluated() {
+    let condition = parse(&format!("ActionMatches{{'{}b'}}", "*a".repeat(4000)));
+    let at = scope("/subscriptions/s");
+    let action = "a".repeat(8000);
+    let context = ConditionContext { action: &action, scope: &at, role_assignment: None };
+    assert!(!condition.is_met(&context));
 }
 
 #[test]
