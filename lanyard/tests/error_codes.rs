@@ -205,7 +205,7 @@ fn product_source(directory: &str) -> String {
             }
             if path.is_dir() {
                 directories.push(path);
-            } else if name.ends_with(".rs") {
+            } else if path.extension().is_some_and(|it| it == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap();
                 source.push_str(text.split("#[cfg(test)]\nmod tests").next().unwrap());
             }
