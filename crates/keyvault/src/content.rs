@@ -247,4 +247,4 @@ const PEM_FILE: &str = "application/x-pem-file";
 const PKCS12: &str = "application/x-pkcs12";
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

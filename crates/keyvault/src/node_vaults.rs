@@ -257,23 +257,28 @@ impl NodeVaults {
         let mut decoder = VolumeDecoder::new(self.settings.files);
         for fetched in objects {
             let room = decoder.required_memory(fetched);
-            if room == 0 {
-                decoder.decode_object(fetched)?;
-                continue;
+            if room > 0 {
+                let taken = memory.reserve_read_memory(room).await;
+                taken.map_err(|source| ReadError::NotEnoughMemory {
+                    object: fetched.reference(),
+                    source,
+                })?;
             }
-            let taken = memory.reserve_read_memory(room).await;
-            taken.map_err(|source| {
-                let object = fetched.reference();
-                ReadError::NotEnoughMemory { object, source }
-            })?;
-            let object = fetched.clone();
-            let (returned, retained) = run_blocking(move || {
-                let retained = decoder.decode_object(&object);
-                (decoder, retained)
-            })
-            .await;
-            decoder = returned;
-            memory.finish_read(room, retained?);
+            let retained = if room > 0 && fetched.object.is_certificate_secret() {
+                let object = fetched.clone();
+                let (returned, retained) = run_blocking(move || {
+                    let retained = decoder.decode_object(&object);
+                    (decoder, retained)
+                })
+                .await;
+                decoder = returned;
+                retained?
+            } else {
+                decoder.decode_object(fetched)?
+            };
+            if room > 0 {
+                memory.finish_read(room, retained);
+            }
         }
         Ok(decoder.finish())
     }

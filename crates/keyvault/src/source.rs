@@ -136,6 +136,11 @@ pub enum FetchedVaultObject {
 }
 
 impl FetchedVaultObject {
+    /// Whether this is the secret of a certificate: its chain and private key.
+    pub fn is_certificate_secret(&self) -> bool {
+        matches!(self, Self::Secret(secret) if secret.is_certificate_secret)
+    }
+
     /// The version of the object.
     pub fn version(&self) -> &VaultObjectVersion {
         match self {

@@ -100,6 +100,8 @@ struct FakeAzureState {
 struct FakeSecret {
     version: u32,
     value: Option<String>,
+    /// Whether the value is the PKCS#12 archive of a certificate.
+    is_archive: bool,
     tags: BTreeMap<String, String>,
 }
 
@@ -130,6 +132,12 @@ impl FakeAzure {
         let stored = state.secret_mut(vault, name);
         stored.version += 1;
         stored.value = Some(value.into());
+    }
+
+    /// Adds a new version of the secret of a certificate, a PKCS#12 archive in base64.
+    pub fn add_certificate_secret(&self, vault: &str, name: &str, archive: impl Into<String>) {
+        self.add_secret_value(vault, name, archive);
+        self.state.lock().secret_mut(vault, name).is_archive = true;
     }
 
     /// Sets a tag of a secret.
@@ -385,8 +393,15 @@ impl FakeAzureState {
         let value = stored.value.unwrap_or_else(|| {
             format!("{} version {} for {}", call.target, stored.version, call.identity)
         });
+        let (kid, content_type) = if stored.is_archive {
+            (Some("https://kv.vault.azure.net/keys/a/1"), Some("application/x-pkcs12"))
+        } else {
+            (None, None)
+        };
         serde_json::json!({
             "value": value,
+            "kid": kid,
+            "contentType": content_type,
             "id": format!("https://{}/v{}", call.target, stored.version),
             "attributes": {"enabled": true, "created": START_TIME},
             "tags": stored.tags,

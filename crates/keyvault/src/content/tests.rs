@@ -57,6 +57,11 @@ fn encode_archive(certificates: &[&[u8]], old: bool) -> String {
     encode_archive_of(&CHAIN.key, certificates, old)
 }
 
+/// An archive whose chain lacks the intermediate, as the value of a secret.
+pub(crate) fn archive_with_incomplete_chain() -> String {
+    encode_archive(&[&CHAIN.root, &CHAIN.leaf], false)
+}
+
 fn encode_archive_of(key: &[u8], certificates: &[&[u8]], old: bool) -> String {
     let certificates = certificates.iter().map(|der| Certificate::from_der(der).unwrap());
     let key = PrivateKey::from_der(key).unwrap();
