@@ -2,6 +2,7 @@
 
 Usage: clients.py CALL:CREDENTIAL < inputs.json
        clients.py lifecycle:NAME < inputs.json
+       clients.py grpc:unix-socket < inputs.json
 
 Standard input is a JSON object with the inputs. Standard output is a JSON object: the result of the
 call, or {"refused": {"code", "inner", "status", "message"}} with the error that the client reported.
@@ -22,6 +23,7 @@ import threading
 import uuid
 import webbrowser
 
+import grpc
 import jwt
 import requests
 from azure.core.exceptions import HttpResponseError
@@ -329,6 +331,15 @@ def run_lifecycle(name, inputs):
         lifecycle.run(LifecycleSteps(error_details), credential, inputs)
 
 
+def call_unix_socket(inputs):
+    """Calls the CSI driver at a socket, with more metadata than the header table of a connection holds."""
+    with grpc.insecure_channel(f"unix:{inputs['socket']}") as channel:
+        plugin_info = channel.unary_unary("/csi.v1.Identity/GetPluginInfo")
+        for number in range(inputs["calls"]):
+            reply = plugin_info(b"", metadata=(("x-number", f"{number:0200}"),), timeout=10)
+    return {"reply": reply.decode()}
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -336,6 +347,8 @@ def main():
     call, _, name = case.partition(":")
     if call == "lifecycle":
         run_lifecycle(name, inputs)
+    elif call == "grpc":
+        print(json.dumps(call_unix_socket(inputs)))
     else:
         print(json.dumps(run(case, inputs)))
 

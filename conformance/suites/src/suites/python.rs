@@ -1,4 +1,6 @@
-//! Azure SDK for Python.
+//! Azure SDK for Python, and grpcio with the unix sockets of lanyard.
+
+mod unix_socket;
 
 use std::sync::Arc;
 
@@ -54,6 +56,9 @@ pub(crate) fn trials(
     let (custom_target, custom_program) = (Arc::clone(target), program.clone());
     let (service_target, service_program, service_runtime) =
         (Arc::clone(target), program.clone(), Arc::clone(runtime));
+    let (grpc_program, grpc_runtime) = (program.clone(), Arc::clone(runtime));
+    let run = move || unix_socket::grpc_client_calls_a_unix_socket(&grpc_program, &grpc_runtime);
+    trials.push(Trial::test("python::grpc_client_calls_a_unix_socket", run));
     let (target, program, runtime) = (Arc::clone(target), program.clone(), Arc::clone(runtime));
     let run = move || second_node_has_its_own_identity(target.local()?, &program, &runtime);
     let name = "python::managed_identity_of_a_second_node";

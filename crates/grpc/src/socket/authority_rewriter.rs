@@ -1,15 +1,15 @@
-//! Replaces a socket path in the authority of a connection's first request.
+//! Replaces a socket path in the authority of requests.
 //!
-//! The kubelet calls registration sockets (`GetInfo`, `NotifyRegistrationStatus`) through a grpc-go
-//! client whose target is the bare path, so `:authority` is the path with percent-encoded slashes,
-//! for example `%2Fvar%2Flib%2Fkubelet%2F…` (seen with kubelet 1.36.3; 1.34 has the same code). RFC
-//! 3986 does not allow such a host, and the HTTP/2 server answers `PROTOCOL_ERROR` before the gRPC
-//! service sees the request. The authority has no meaning on a socket, so the rewriter replaces it
-//! in the first request of a connection with `localhost`, which all other clients send. Later
-//! requests refer to the header table of the connection, which then contains the replacement.
+//! Some gRPC clients send the path of the socket as `:authority`, with percent-encoded slashes: the kubelet
+//! to registration sockets (1.34 to 1.36.3), and the clients of gRPC's C core for Python, C++, Ruby and PHP
+//! (1.58 to 1.85). grpc-java sends the bare path. RFC 3986 does not allow such a host, and `h2` 0.4 answers
+//! `PROTOCOL_ERROR` before the gRPC service sees the request; it has no option that accepts it
+//! (<https://github.com/hyperium/h2/pull/487>). The authority has no meaning on a socket, so the rewriter
+//! replaces it with `localhost`, which all other clients send. Most requests refer to the header table of the
+//! connection, which contains the replacement of an earlier request.
 //!
-//! The rewriter does not decode values: in a header block (RFC 7541) an authority is a literal with
-//! the name of entry 1 of the static table, and one literal replaces another.
+//! The rewriter does not decode values: in a header block (RFC 7541) an authority is a literal, whose name is
+//! entry 1 of the static table or a literal too, and one literal replaces another.
 
 /// The length of the client preface (RFC 9113, 3.4).
 const PREFACE_LENGTH: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
@@ -23,9 +23,12 @@ const MAX_FRAME_SIZE: usize = 16_384;
 
 /// `:authority` in the static table (RFC 7541, appendix A).
 const AUTHORITY_TABLE_INDEX: usize = 1;
+/// `:authority` as a string, plain and in Huffman code (RFC 7541, 5.2).
+const AUTHORITY_NAMES: [&[u8]; 2] =
+    [b"\x0a:authority", &[0x88, 0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f]];
 const LOCALHOST_LITERAL: &[u8] = b"\x09localhost";
 
-/// Rewrites the bytes of a connection until its first request has passed.
+/// Rewrites the bytes of a connection.
 #[derive(Debug)]
 pub(super) struct AuthorityRewriter {
     state: RewriteState,
@@ -41,18 +44,11 @@ enum RewriteState {
     FrameHeader,
     /// Reading a HEADERS frame of this length, including its header.
     HeadersFrame(usize),
-    /// The first request has passed.
-    Done,
 }
 
 impl AuthorityRewriter {
     pub(super) const fn new() -> Self {
         Self { state: RewriteState::PassThrough(PREFACE_LENGTH), buffered: Vec::new() }
-    }
-
-    /// Whether all further bytes pass unchanged.
-    pub(super) fn is_done(&self) -> bool {
-        self.state == RewriteState::Done
     }
 
     /// Returns the bytes for the server. Holds back only an incomplete frame header or HEADERS
@@ -61,10 +57,6 @@ impl AuthorityRewriter {
         let mut output = Vec::with_capacity(input.len());
         while !input.is_empty() {
             match self.state {
-                RewriteState::Done => {
-                    output.extend_from_slice(input);
-                    break;
-                }
                 RewriteState::PassThrough(left) => {
                     let (now, later) = input.split_at(left.min(input.len()));
                     output.extend_from_slice(now);
@@ -92,7 +84,7 @@ impl AuthorityRewriter {
                         let changed = replace_authority(&self.buffered);
                         output.extend(changed.unwrap_or_else(|| self.buffered.clone()));
                         self.buffered = Vec::new();
-                        self.state = RewriteState::Done;
+                        self.state = RewriteState::FrameHeader;
                     }
                 }
             }
@@ -116,7 +108,6 @@ fn state_after_header(header: &[u8]) -> RewriteState {
             RewriteState::HeadersFrame(FRAME_HEADER_LENGTH + length)
         }
         // The server rejects an empty or oversized HEADERS frame itself.
-        Some(&HEADERS_FRAME_TYPE) => RewriteState::Done,
         _ if length == 0 => RewriteState::FrameHeader,
         _ => RewriteState::PassThrough(length),
     }
@@ -157,11 +148,14 @@ fn find_authority_value(block: &[u8]) -> Option<(usize, usize)> {
         if !is_literal {
             continue;
         }
+        let mut is_authority = index == AUTHORITY_TABLE_INDEX;
         if index == 0 {
-            at = end_of_string(block, at)?;
+            let end = end_of_string(block, at)?;
+            is_authority = AUTHORITY_NAMES.contains(&&block[at..end]);
+            at = end;
         }
         let end = end_of_string(block, at)?;
-        if index == AUTHORITY_TABLE_INDEX {
+        if is_authority {
             return Some((at, end));
         }
         at = end;
@@ -236,7 +230,6 @@ pub(super) mod tests {
     fn socket_path_as_authority_is_replaced_with_localhost() {
         let mut rewriter = AuthorityRewriter::new();
         assert_eq!(rewriter.rewrite(&first_request(PATH)), first_request("localhost"));
-        assert!(rewriter.is_done());
     }
 
     #[test]
@@ -254,6 +247,29 @@ pub(super) mod tests {
         let value = "%2F".repeat(60);
         let long = [&[0x41, 0x7f, 53], value.as_bytes()].concat();
         assert_eq!(find_authority_value(&long), Some((1, long.len())));
+    }
+
+    /// The first and the second request of grpc-python 1.85.3, which sends names as literals.
+    #[test]
+    fn authority_with_a_literal_name_is_replaced_in_every_request() {
+        let block = |name: &[u8], authority: &str| {
+            let length = u8::try_from(authority.len()).expect("short values only");
+            let path = b"@\x05:path\x1e/csi.v1.Identity/GetPluginInfo";
+            [path, &b"@"[..], name, &[length], authority.as_bytes(), b"\x83\x86"].concat()
+        };
+        for name in AUTHORITY_NAMES {
+            let mut rewriter = AuthorityRewriter::new();
+            let greeting = &first_request(PATH)[..PREFACE_LENGTH + FRAME_HEADER_LENGTH];
+            assert_eq!(rewriter.rewrite(greeting), greeting);
+            let data = frame(0, 1, 1, &[0; 5]);
+            for stream in [1, 3] {
+                let request = |authority| {
+                    let headers = block(name, authority);
+                    [frame(HEADERS_FRAME_TYPE, 0x04, stream, &headers), data.clone()].concat()
+                };
+                assert_eq!(rewriter.rewrite(&request("tmp%2Fd.sock")), request("localhost"));
+            }
+        }
     }
 
     #[test]
@@ -294,7 +310,8 @@ pub(super) mod tests {
         fn arbitrary_input_never_panics_or_loses_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let mut rewriter = AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
             let passed = rewriter.rewrite(&bytes);
-            if !rewriter.is_done() {
+            // Without a replacement, every byte passes.
+            if !passed.windows(LOCALHOST_LITERAL.len()).any(|window| window == LOCALHOST_LITERAL) {
                 prop_assert_eq!([passed, rewriter.buffered].concat(), bytes);
             }
         }

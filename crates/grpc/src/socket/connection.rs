@@ -10,10 +10,10 @@ use tonic::transport::server::{Connected, UdsConnectInfo};
 
 use super::authority_rewriter::AuthorityRewriter;
 
-/// The size of a read while the first request is incomplete.
-const READ_CHUNK_SIZE: usize = 1024;
+/// The size of a read from the socket, in bytes.
+const READ_CHUNK_SIZE: usize = 4096;
 
-/// A connection whose first request may name any authority (see `authority_rewriter`).
+/// A connection whose requests may name any authority (see `authority_rewriter`).
 #[derive(Debug)]
 pub struct SocketConnection {
     stream: UnixStream,
@@ -41,9 +41,6 @@ impl AsyncRead for SocketConnection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.read_buffer.is_empty() {
-            if self.authority_rewriter.is_done() {
-                return Pin::new(&mut self.stream).poll_read(context, buffer);
-            }
             let mut chunk = [0; READ_CHUNK_SIZE];
             let mut arrived = ReadBuf::new(&mut chunk);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut arrived))?;
