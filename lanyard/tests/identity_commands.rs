@@ -339,6 +339,25 @@ fn rotation_killed_at_every_request_leaves_a_credential_that_works() {
     });
 }
 
+#[test]
+fn one_command_at_a_time_changes_the_identities_of_an_environment() {
+    let workspace = workspace_with_identities();
+    let rotate = ["--component", "disk", "--no-wait"];
+    let rotate = arguments(&["rotate", "identity", "azure"], &rotate);
+    workspace.while_held_at(&rotate, ("graph", 1), |_| {
+        let position = workspace.request_count();
+        let others = ["refresh", "create", "destroy"];
+        let others = others.map(|command| arguments(&[command, "identities", "azure"], &[]));
+        for command in others.iter().chain([&rotate]) {
+            let (code, error) = workspace.run(command);
+            assert_eq!(code, Some(3), "{command:?}: {error}");
+            assert!(error.contains("another command uses the journal"), "{command:?}: {error}");
+        }
+        assert_eq!(workspace.writes_since(position), Vec::<String>::new());
+    });
+    workspace.succeed_json(&rotate);
+}
+
 /// `check azure` for the commands that write into a vault and remove what they wrote.
 fn check_of_identities<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let check = ["check", "azure", "--command", "create identities azure"];

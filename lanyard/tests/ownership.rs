@@ -8,7 +8,8 @@
 
 #[path = "ownership/contested_resources.rs"]
 mod contested_resources;
-#[path = "ownership/engine_client.rs"]
+#[path = "support/engine_client.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod engine_client;
 #[path = "ownership/two_clients.rs"]
 mod two_clients;

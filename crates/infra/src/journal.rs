@@ -14,6 +14,7 @@ mod directory;
 mod entry;
 mod lease;
 mod location;
+mod lock;
 mod state;
 mod store;
 mod unfinished_run;
@@ -34,6 +35,7 @@ pub use directory::JournalDirectoryError;
 pub use entry::RunCommand;
 pub(crate) use entry::{FORMAT_VERSION, JournalEntry, WriteKind};
 pub use location::{JournalAccess, JournalLocation, open_directory};
+pub use lock::JournalLock;
 pub use state::{RecordedResource, RecordedState, WritePhase};
 pub use store::JournalStoreError;
 pub(crate) use unfinished_run::{RunChange, UndoAction};
@@ -252,16 +254,10 @@ impl Journal {
         &self,
         work: impl Future<Output = T>,
     ) -> Result<T, JournalError> {
-        let lost = async {
-            match &self.lease {
-                Some(lease) => lease.lost().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             reason = self.failed() => Err(JournalError::Stopped { reason }),
-            lost = lost => Err(JournalError::Store { source: lost.into() }),
+            lost = lost(self.lease.as_ref()) => Err(lost),
             result = work => Ok(result),
         }
     }
@@ -290,17 +286,31 @@ impl Journal {
     }
 }
 
+/// Waits until the lease of the journal is lost; forever without one.
+async fn lost(lease: Option<&LeaseStatus>) -> JournalError {
+    match lease {
+        Some(lease) => JournalError::Store { source: lease.lost().await.into() },
+        None => std::future::pending().await,
+    }
+}
+
+/// Fails if the journal is that of another cluster.
+fn check_cluster(content: &str, cluster: &JournalCluster) -> Result<(), JournalError> {
+    match parse_cluster(content)? {
+        Some(found) if found != *cluster => {
+            let (found, wanted) = (found.to_string(), cluster.to_string());
+            Err(JournalError::OtherCluster { found, wanted })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The state that the complete lines of a journal describe.
 pub(crate) fn parse_state(
     content: &str,
     cluster: &JournalCluster,
 ) -> Result<RecordedState, JournalError> {
-    if let Some(found) = parse_cluster(content)?
-        && found != *cluster
-    {
-        let (found, wanted) = (found.to_string(), cluster.to_string());
-        return Err(JournalError::OtherCluster { found, wanted });
-    }
+    check_cluster(content, cluster)?;
     let mut state = RecordedState::default();
     let complete = content.rfind('\n').map_or("", |end| &content[..end]);
     for (position, line) in complete.lines().enumerate().skip(1) {

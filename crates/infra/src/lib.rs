@@ -115,8 +115,8 @@ pub use issuer_documents::{IssuerContainerClient, IssuerDocumentsError, Publicat
 pub use journal::{
     ContainerAccess, Journal, JournalAccess, JournalCluster, JournalContainerError,
     JournalContainerUrl, JournalDirectoryError, JournalError, JournalHolder, JournalLocation,
-    JournalStoreError, ParseJournalUrlError, RecordedResource, RecordedState, RunCommand,
-    WritePhase, open_directory,
+    JournalLock, JournalStoreError, ParseJournalUrlError, RecordedResource, RecordedState,
+    RunCommand, WritePhase, open_directory,
 };
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use kms_graph::{KmsParameters, kms_resources};

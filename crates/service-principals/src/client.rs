@@ -1,12 +1,13 @@
 //! Creates, rotates and deletes service principals.
 
+mod registration;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_azure::{
-    AzureCallError, GraphApplication, GraphApplicationBody, GraphClient, GraphKeyCredential,
-    PropagationWait,
+    AzureCallError, GraphApplication, GraphApplicationBody, GraphClient, PropagationWait,
 };
 use lanyard_clock::SharedClock;
 use lanyard_credential::identity::Authority;
@@ -14,10 +15,9 @@ use lanyard_vocabulary::{Component, EntraClientId, EntraTenantId, SecretName};
 use uuid::Uuid;
 
 use crate::credential_json::{CredentialOwner, credential_json};
-use crate::credential_times::CredentialTimes;
 use crate::credential_vault::{CredentialVault, Deletion, VaultCertificate};
 use crate::error::ServicePrincipalError;
-use crate::live_state::{LiveServicePrincipal, StoredDocument, accepts};
+use crate::live_state::{DueWork, LiveServicePrincipal, StoredDocument};
 use crate::names::{EnvironmentPrefix, ServicePrincipalNames, is_optional};
 use crate::token_proof::TokenProof;
 
@@ -26,6 +26,9 @@ const PREFIX_TAG: &str = "lanyard-prefix";
 
 /// Creates, rotates and deletes the service principals of one environment. Every call starts from the live
 /// state, so an interrupted one is continued by the next.
+///
+/// Neither Microsoft Graph nor the vault has conditional writes, so two calls that write must not run at the same time
+/// for the same service principal. The caller holds a lock of the environment.
 #[derive(Debug, Clone)]
 pub struct ServicePrincipalClient {
     /// The client of Microsoft Graph.
@@ -118,19 +121,19 @@ pub struct CreatedServicePrincipal {
     pub renew_after: Timestamp,
     /// The end of the credential's validity.
     pub not_after: Timestamp,
+    /// The version of the certificate in the vault.
+    pub certificate_version: String,
 }
 
 /// When certificates are replaced and retired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RotationOptions {
     /// Whether a certificate is replaced only if it is due: at its `renew_after`, or if the vault has a newer one.
+    /// A certificate that is not due, and that the application does not accept, is added to the application again.
     pub only_due: bool,
     /// How long the application accepts the earlier certificate after the secret has the new one. Every component
-    /// must read the new secret in this time.
+    /// must read the new secret in this time. The first call after it retires the earlier certificate.
     pub overlap: Duration,
-    /// Whether the call waits for the overlap and then retires the earlier certificate. If not, the next call
-    /// after the overlap retires it.
-    pub wait: bool,
 }
 
 /// What lanyard created of a service principal and exists.
@@ -149,15 +152,13 @@ struct CompleteServicePrincipal {
     application: GraphApplication,
     object_id: Uuid,
     certificate: VaultCertificate,
+    /// The secret, which may be missing or outdated.
+    secret: Option<StoredDocument>,
 }
 
 impl CompleteServicePrincipal {
-    fn times(&self) -> CredentialTimes {
-        CredentialTimes::of_certificate(self.certificate.not_before, self.certificate.not_after)
-    }
-
     fn result(&self, names: &ServicePrincipalNames) -> CreatedServicePrincipal {
-        let times = self.times();
+        let times = self.certificate.public.times();
         CreatedServicePrincipal {
             component: names.component,
             client_id: self.application.app_id,
@@ -166,6 +167,7 @@ impl CompleteServicePrincipal {
             secret: names.secret.clone(),
             renew_after: times.renew_after,
             not_after: times.not_after,
+            certificate_version: self.certificate.version.clone(),
         }
     }
 }
@@ -186,7 +188,6 @@ impl ServicePrincipalClient {
     ) -> StepResult<CreatedServicePrincipal> {
         let live = self.read(names).await?;
         let is_current = live.is_registered() && live.is_document_current(&self.tenant);
-        let secret_tags = self.tags(live.secret.as_ref().map(|secret| &secret.tags));
         let application = match live.application {
             Some(application) => application,
             None => self.create_application(names, observer).await?,
@@ -199,9 +200,10 @@ impl ServicePrincipalClient {
             Some(certificate) => certificate,
             None => self.create_certificate(names, self.tags(None), observer).await?,
         };
-        let complete = CompleteServicePrincipal { application, object_id, certificate };
+        let secret = live.secret;
+        let complete = CompleteServicePrincipal { application, object_id, certificate, secret };
         if !is_current {
-            self.deploy(names, &complete, secret_tags, observer).await?;
+            self.deploy(names, &complete, observer).await?;
         }
         Ok(complete.result(names))
     }
@@ -222,15 +224,40 @@ impl ServicePrincipalClient {
         observer: Observer<'_>,
     ) -> StepResult<CreatedServicePrincipal> {
         let mut live = self.read(names).await?;
-        let mut overlap = options.overlap;
-        if !options.only_due || live.is_due(self.clock.now()) {
-            self.replace_certificate(names, live, observer).await?;
-            if options.wait {
-                self.clock.sleep(overlap).await;
-                overlap = Duration::ZERO;
+        let due = live.due_work(self.clock.now());
+        let work = if options.only_due { due } else { DueWork::Replacement };
+        match work {
+            DueWork::Nothing => {}
+            DueWork::Registration => {
+                self.register_used_certificate(names, &live, observer).await?;
+                live = self.read(names).await?;
             }
-            live = self.read(names).await?;
+            DueWork::Replacement => {
+                self.replace_certificate(names, live, observer).await?;
+                live = self.read(names).await?;
+            }
         }
+        self.retire(names, &live, options.overlap, observer).await?;
+        Ok(complete(names, live)?.result(names))
+    }
+
+    /// Ends a rotation when its overlap has passed: the application drops the certificates before that of `rotated`.
+    /// If another call has replaced the certificate since, the overlap of that one counts.
+    ///
+    /// # Errors
+    ///
+    /// [`ServicePrincipalError`] of the first step that fails; both certificates keep working.
+    pub async fn finish_rotation(
+        &self,
+        names: &ServicePrincipalNames,
+        rotated: &CreatedServicePrincipal,
+        overlap: Duration,
+        observer: Observer<'_>,
+    ) -> StepResult<CreatedServicePrincipal> {
+        let live = self.read(names).await?;
+        let version = live.certificate.as_ref().map(|it| it.version.as_str());
+        let is_newest = version == Some(rotated.certificate_version.as_str());
+        let overlap = if is_newest { Duration::ZERO } else { overlap };
         self.retire(names, &live, overlap, observer).await?;
         Ok(complete(names, live)?.result(names))
     }
@@ -243,13 +270,12 @@ impl ServicePrincipalClient {
         observer: Observer<'_>,
     ) -> StepResult<()> {
         let has_newer = live.has_newer_certificate();
-        let secret_tags = self.tags(live.secret.as_ref().map(|secret| &secret.tags));
         let mut complete = complete(names, live)?;
         if !has_newer {
             let tags = self.tags(Some(&complete.certificate.tags));
             complete.certificate = self.create_certificate(names, tags, observer).await?;
         }
-        self.deploy(names, &complete, secret_tags, observer).await
+        self.deploy(names, &complete, observer).await
     }
 
     /// The service principals without the optional ones of which nothing exists. An optional one that cannot be
@@ -408,90 +434,38 @@ impl ServicePrincipalClient {
         Ok(certificate)
     }
 
-    /// Adds the certificate to the application, proves it by a token, and writes the secret.
+    /// Adds the certificate to the application, proves it by a token, writes the secret, and checks that the
+    /// application still accepts the certificate.
     async fn deploy(
         &self,
         names: &ServicePrincipalNames,
         complete: &CompleteServicePrincipal,
-        tags: HashMap<String, String>,
         observer: Observer<'_>,
     ) -> StepResult<()> {
         let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
-        let CompleteServicePrincipal { application, object_id, certificate } = complete;
-        if !accepts(application, &certificate.der) {
-            self.register(names, application, certificate).await?;
+        let CompleteServicePrincipal { application, object_id, certificate, secret } = complete;
+        // Components use the earlier certificate until they read the new secret.
+        let now = self.clock.now();
+        let used = secret.as_ref().and_then(|it| it.usable_certificate(application, now));
+        let wanted: Vec<_> = [Some(&certificate.public), used].into_iter().flatten().collect();
+        if self.register(names, application.id, &wanted).await? {
             report(ServicePrincipalStep::CertificateRegistered);
         }
-        let secret = self.vault.certificate_secret(&names.name, &certificate.version).await?;
+        let key = self.vault.certificate_secret(&names.name, &certificate.version).await?;
         let owner = CredentialOwner {
             client_id: application.app_id,
             object_id: *object_id,
             tenant: &self.tenant,
             authority: self.authority.as_url().as_str(),
         };
-        let document = credential_json(owner, &secret, complete.times());
+        let times = certificate.public.times();
+        let document = credential_json(owner, &key, times);
         self.proof.request_token(names.name.as_str(), &document).await?;
         report(ServicePrincipalStep::TokenIssued);
-        self.vault.write_document(&names.secret, &document, complete.times(), tags).await?;
+        let tags = self.tags(secret.as_ref().map(|it| &it.tags));
+        self.vault.write_document(&names.secret, &document, times, tags).await?;
         report(ServicePrincipalStep::DocumentWritten);
-        Ok(())
-    }
-
-    /// Adds the certificate to the application, and reads it back.
-    async fn register(
-        &self,
-        names: &ServicePrincipalNames,
-        application: &GraphApplication,
-        certificate: &VaultCertificate,
-    ) -> StepResult<()> {
-        let credential = GraphKeyCredential::of_certificate(
-            &certificate.der,
-            Uuid::new_v4(),
-            format!("CN={}", names.name),
-            (certificate.not_before, certificate.not_after),
-        );
-        let mut credentials = application.key_credentials.clone();
-        credentials.push(credential);
-        let failed = |source| graph_error("adding the certificate", names, source);
-        let replace = || self.graph.replace_key_credentials(application.id, &credentials);
-        self.propagation.repeat(replace, is_unknown_object).await.map_err(failed)?;
-        let read = || async {
-            let found = self.graph.application(application.id).await.map_err(failed)?;
-            match found {
-                Some(found) if accepts(&found, &certificate.der) => Ok(()),
-                _ => Err(ServicePrincipalError::NotRegistered { name: names.name.to_string() }),
-            }
-        };
-        let is_temporary = |error: &ServicePrincipalError| {
-            matches!(error, ServicePrincipalError::NotRegistered { .. })
-        };
-        self.propagation.repeat(read, is_temporary).await
-    }
-
-    /// Removes earlier certificates from the application.
-    async fn retire(
-        &self,
-        names: &ServicePrincipalNames,
-        live: &LiveServicePrincipal,
-        overlap: Duration,
-        observer: Observer<'_>,
-    ) -> StepResult<()> {
-        let Some(application) = &live.application else { return Ok(()) };
-        if application.key_credentials.len() < 2 {
-            return Ok(());
-        }
-        let versions = self.vault.certificate_thumbprints(&names.name).await?;
-        let retired = live.retired_certificates(&versions, overlap, self.clock.now());
-        if retired.is_empty() {
-            return Ok(());
-        }
-        let all = application.key_credentials.iter();
-        let remaining: Vec<_> = all.filter(|it| !retired.contains(it)).cloned().collect();
-        let replaced = self.graph.replace_key_credentials(application.id, &remaining).await;
-        replaced.map_err(|source| graph_error("removing earlier certificates", names, source))?;
-        let step = ServicePrincipalStep::CertificatesRetired;
-        observer(ServicePrincipalEvent { name: &names.name, step });
-        Ok(())
+        self.prove_registration(names, application.id, &[&certificate.public]).await
     }
 
     /// The tags of a new version: those of the earlier version, or that of lanyard for a new object. So the tag
@@ -515,6 +489,7 @@ fn complete(
         application: live.application.ok_or_else(|| incomplete("application"))?,
         object_id: live.object_id.ok_or_else(|| incomplete("service principal"))?,
         certificate: live.certificate.ok_or_else(|| incomplete("certificate in the vault"))?,
+        secret: live.secret,
     })
 }
 

@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 use crate::credential_json::CertificateSecret;
 use crate::credential_times::CredentialTimes;
 use crate::error::ServicePrincipalError;
+use crate::public_certificate::PublicCertificate;
 
 /// A Key Vault with the certificates and secrets of an environment.
 #[derive(Clone)]
@@ -68,10 +69,8 @@ pub const VAULT_PURGE_ACTIONS: &[&str] = &[
 /// A version of a certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct VaultCertificate {
-    pub(crate) der: Vec<u8>,
+    pub(crate) public: PublicCertificate,
     pub(crate) version: String,
-    pub(crate) not_before: Timestamp,
-    pub(crate) not_after: Timestamp,
     pub(crate) tags: HashMap<String, String>,
 }
 
@@ -362,11 +361,14 @@ fn parse_certificate(
     let version = certificate.id.as_deref().and_then(|id| id.rsplit('/').next());
     let not_before = attributes.not_before.and_then(timestamp);
     let not_after = attributes.expires.and_then(timestamp);
-    Ok(VaultCertificate {
+    let public = PublicCertificate {
         der: certificate.cer.ok_or_else(|| missing(name, "a certificate"))?,
-        version: version.ok_or_else(|| missing(name, "a version"))?.to_owned(),
         not_before: not_before.ok_or_else(|| missing(name, "a begin of the validity"))?,
         not_after: not_after.ok_or_else(|| missing(name, "an end of the validity"))?,
+    };
+    Ok(VaultCertificate {
+        public,
+        version: version.ok_or_else(|| missing(name, "a version"))?.to_owned(),
         tags: certificate.tags.unwrap_or_default(),
     })
 }

@@ -59,8 +59,10 @@ pub enum ServicePrincipalError {
         /// The property.
         property: &'static str,
     },
-    /// Graph accepted the certificate of the application, but does not return it.
-    #[error("Microsoft Graph does not return the new certificate of the application `{name}`")]
+    /// Graph does not return the application, or returns it without the certificate that a component uses.
+    #[error(
+        "Microsoft Graph does not return the application `{name}` with its current certificate"
+    )]
     NotRegistered {
         /// The name of the application.
         name: String,

@@ -17,6 +17,7 @@ mod credential_vault;
 mod error;
 mod live_state;
 mod names;
+mod public_certificate;
 mod token_proof;
 
 pub use client::{

@@ -4,18 +4,26 @@ pub(crate) mod identity;
 pub(crate) mod refresh;
 mod refresh_cron_job;
 
+use std::time::Duration;
+
 use clap::Subcommand;
 use lanyard_clock::SystemClock;
-use lanyard_service_principals::{RotationOptions, ServicePrincipalNames};
+use lanyard_infra::ResourceStack;
+use lanyard_service_principals::{
+    CreatedServicePrincipal, RotationOptions, ServicePrincipalClient, ServicePrincipalNames,
+};
 use serde::Serialize;
 
 use super::azure_account::{AccountArgs, AzureAccount};
+use super::azure_resources::shared_stack::SharedStack;
+use super::azure_resources::target_journal::{LockArgs, StateArgs};
 use super::platform::PlatformCommand;
+use super::rotation_timing::parse_duration;
 use super::service_principals::{
-    EnvironmentArgs, ServicePrincipalRow, WaitArgs, rows_text, run_for_each,
+    EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, WaitArgs, rows_text, run_for_each,
 };
 use crate::exit::CommandResult;
-use crate::output::{self, CliOutputFormat};
+use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 /// The subcommands of `lanyard rotate`.
@@ -56,13 +64,22 @@ pub(crate) async fn run_refresh(
     refresh::run(platform.into_args(), environment).await
 }
 
-/// What `rotate` and `refresh` have in common.
-struct Rotation<'a> {
-    environment: &'a EnvironmentArgs,
-    account: &'a AccountArgs,
-    wait: &'a WaitArgs,
-    options: RotationOptions,
-    output: CliOutputFormat,
+/// The last flags of `rotate` and `refresh`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RotationArgs {
+    /// How long an application accepts both certificates
+    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
+    overlap: Duration,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
+    account: AccountArgs,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 /// The result of a rotation.
@@ -72,28 +89,71 @@ struct RotationDocument {
     service_principals: Vec<ServicePrincipalRow>,
 }
 
+/// What `rotate` and `refresh` have in common.
+struct Rotation<'a> {
+    environment: &'a EnvironmentArgs,
+    args: &'a RotationArgs,
+    /// Whether only certificates are replaced that are due.
+    only_due: bool,
+    /// Whether the command waits for the overlap and then retires the earlier certificates.
+    waits: bool,
+}
+
 impl Rotation<'_> {
     /// Rotates the certificates of these service principals, and prints the result.
+    ///
+    /// The journal of the environment is locked while service principals are changed, but not during the overlap.
     async fn run(
         &self,
         names: &[ServicePrincipalNames],
         environment: &ProcessEnvironment,
     ) -> CommandResult {
+        let RotationArgs { overlap, output, wait, account, state, lock } = self.args;
         let clock = SystemClock::shared();
-        let account = AzureAccount::sign_in(self.account, environment, &clock).await?;
+        let account = AzureAccount::sign_in(account, environment, &clock).await?;
         let tenant = account.caller().await?.tenant;
-        let client = self.environment.client(&account, tenant, self.wait.timeout(), &clock)?;
-        let existing =
-            if self.options.only_due { client.existing(names).await } else { names.to_vec() };
-        let run = run_for_each(&existing, async |names, observer| {
-            client.rotate(names, self.options, observer).await
-        })
-        .await;
+        let client = self.environment.client(&account, tenant, wait.timeout(), &clock)?;
+        let stack = SharedStack {
+            account: &account,
+            name: &self.environment.prefix.to_string(),
+            stack: ResourceStack::Identities,
+            environment,
+        };
+        let journal = stack.journal(state, lock, &clock)?;
+        let options = RotationOptions { only_due: self.only_due, overlap: *overlap };
+        let mut run = journal.with_lock(rotate(&client, names, options)).await?;
+        if self.waits {
+            clock.sleep(*overlap).await;
+            run = journal.with_lock(finish(&client, run, *overlap)).await?;
+        }
         let service_principals = run.rows(|it| Some(it));
         let document = RotationDocument { service_principals };
-        output::print_value(&document, self.output, |line_width| {
+        output::print_value(&document, output.format, |line_width| {
             rows_text(&document.service_principals, line_width)
         })?;
         Ok(run.exit())
     }
+}
+
+async fn rotate(
+    client: &ServicePrincipalClient,
+    names: &[ServicePrincipalNames],
+    options: RotationOptions,
+) -> EnvironmentRun<CreatedServicePrincipal> {
+    let existing = if options.only_due { client.existing(names).await } else { names.to_vec() };
+    run_for_each(&existing, async |names, observer| client.rotate(names, options, observer).await)
+        .await
+}
+
+/// Retires the earlier certificates of the service principals whose rotation succeeded.
+async fn finish(
+    client: &ServicePrincipalClient,
+    rotated: EnvironmentRun<CreatedServicePrincipal>,
+    overlap: Duration,
+) -> EnvironmentRun<CreatedServicePrincipal> {
+    rotated
+        .continue_each(async |names, rotated, observer| {
+            client.finish_rotation(names, &rotated, overlap, observer).await
+        })
+        .await
 }

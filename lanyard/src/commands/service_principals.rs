@@ -139,7 +139,7 @@ pub(in crate::commands) type StepOutcome<T> = Result<T, ServicePrincipalError>;
 /// The outcomes for several service principals, with the changes of each.
 pub(in crate::commands) struct EnvironmentRun<T> {
     pub(in crate::commands) outcomes: Vec<(ServicePrincipalNames, StepOutcome<T>)>,
-    changes: BTreeMap<String, Vec<String>>,
+    changes: ChangeLog,
 }
 
 /// Receives the changes of service principals.
@@ -150,20 +150,51 @@ pub(in crate::commands) async fn run_for_each<'a, T>(
     names: &'a [ServicePrincipalNames],
     action: impl AsyncFn(&'a ServicePrincipalNames, ChangeObserver<'_>) -> StepOutcome<T>,
 ) -> EnvironmentRun<T> {
-    let changes = Mutex::new(BTreeMap::<String, Vec<String>>::new());
-    let observer = |event: ServicePrincipalEvent<'_>| {
-        output::print_stderr(&format!("{}: {}", event.name, event.step));
-        changes.lock().entry(event.name.to_string()).or_default().push(event.step.to_string());
-    };
+    let changes = ChangeLog::default();
+    let observer = |event: ServicePrincipalEvent<'_>| changes.add(event);
     let outcomes = join_all(names.iter().map(async |names| {
         let outcome = action(names, &observer).await;
         (names.clone(), outcome)
     }))
     .await;
-    EnvironmentRun { outcomes, changes: changes.into_inner() }
+    EnvironmentRun { outcomes, changes }
+}
+
+/// The changes of service principals by their names.
+#[derive(Debug, Default)]
+struct ChangeLog(Mutex<BTreeMap<String, Vec<String>>>);
+
+impl ChangeLog {
+    /// Adds a change, and prints it to standard error.
+    fn add(&self, event: ServicePrincipalEvent<'_>) {
+        output::print_stderr(&format!("{}: {}", event.name, event.step));
+        self.0.lock().entry(event.name.to_string()).or_default().push(event.step.to_string());
+    }
+
+    fn of(&self, name: &str) -> Vec<String> {
+        self.0.lock().get(name).cloned().unwrap_or_default()
+    }
 }
 
 impl<T> EnvironmentRun<T> {
+    /// Runs a further `action` for each service principal whose outcome is a success.
+    pub(in crate::commands) async fn continue_each(
+        self,
+        action: impl AsyncFn(&ServicePrincipalNames, T, ChangeObserver<'_>) -> StepOutcome<T>,
+    ) -> Self {
+        let Self { outcomes, changes } = self;
+        let observer = |event: ServicePrincipalEvent<'_>| changes.add(event);
+        let outcomes = join_all(outcomes.into_iter().map(async |(names, outcome)| {
+            let outcome = match outcome {
+                Ok(before) => action(&names, before, &observer).await,
+                Err(error) => Err(error),
+            };
+            (names, outcome)
+        }))
+        .await;
+        Self { outcomes, changes }
+    }
+
     /// A row for each service principal.
     pub(in crate::commands) fn rows(
         &self,
@@ -178,7 +209,7 @@ impl<T> EnvironmentRun<T> {
                 client_id: found.map(|it| it.client_id.to_string()),
                 object_id: found.map(|it| it.object_id.to_string()),
                 secret: names.secret.to_string(),
-                changes: self.changes.get(names.name.as_str()).cloned().unwrap_or_default(),
+                changes: self.changes.of(names.name.as_str()),
                 renew_after: found.map(|it| it.renew_after.to_string()),
                 not_after: found.map(|it| it.not_after.to_string()),
                 error: error.map(|error| format_error_chain(error)),

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::contested_resources::{OWN_GROUP, ROLE, desired_resources, other_body};
-use crate::engine_client::{CutPosition, EngineClient, EngineCredential, Intruder};
+use crate::engine_client::{ARM_AUDIENCE, CutPosition, EngineClient, EngineCredential, Intruder};
 
 const STACKS: [ResourceStack; 2] = [ResourceStack::Infra, ResourceStack::Iam];
 
@@ -70,9 +70,9 @@ impl TwoClients {
             ClusterIdentifiers::new("harbour".parse().unwrap(), "harbour-x7k2p".parse().unwrap())
                 .unwrap();
         let own = EngineCredential::new(&engine, owner);
-        let caller = CallerIdentity::of_token(&own.token()).unwrap().creator_names;
+        let caller = CallerIdentity::of_token(&own.token(ARM_AUDIENCE)).unwrap().creator_names;
         let other = EngineCredential::new(&engine, reader);
-        let other_object = CallerIdentity::of_token(&other.token()).unwrap().object_id;
+        let other_object = CallerIdentity::of_token(&other.token(ARM_AUDIENCE)).unwrap().object_id;
         let resources = desired_resources(&subscription);
         let clients = Self {
             own,
@@ -384,7 +384,7 @@ fn send(
     path: &str,
     body: &Value,
 ) -> (u16, Value) {
-    let bearer = format!("Bearer {}", who.token());
+    let bearer = format!("Bearer {}", who.token(ARM_AUDIENCE));
     let text = if body.is_null() { String::new() } else { body.to_string() };
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
     let url = format!("https://management.azure.com{path}");

@@ -10,6 +10,7 @@ use lanyard_clock::SharedClock;
 use super::container::{ContainerAccess, JournalContainer, JournalHolder};
 use super::container_url::{JournalContainerUrl, ParseJournalUrlError};
 use super::directory::JournalDirectory;
+use super::lock::JournalLock;
 use super::store::{JournalStore, JournalStoreError};
 use super::{Journal, JournalCluster, JournalError, RecordedState};
 
@@ -74,7 +75,7 @@ impl JournalLocation {
         }
     }
 
-    /// Reads the journal without locking it; `None` if there is none.
+    /// Reads the journal without locking it; `None` if there is none, or an empty one.
     ///
     /// # Errors
     ///
@@ -85,6 +86,8 @@ impl JournalLocation {
         cluster: &JournalCluster,
     ) -> Result<Option<RecordedState>, JournalError> {
         let content = self.read_content(access).await?;
+        // A command that only locks the journal leaves an empty one.
+        let content = content.filter(|content| content.contains('\n'));
         content.map(|content| super::parse_state(&content, cluster)).transpose()
     }
 
@@ -129,6 +132,30 @@ impl JournalLocation {
             .await
             .map_err(|source| JournalError::Store { source })?;
         Journal::open(&content, store, cluster).await
+    }
+
+    /// Locks the journal for a command that writes no entries. Waits for another command as [`open`](Self::open) does.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the journal cannot be used, or belongs to another cluster.
+    pub async fn lock(
+        &self,
+        access: &JournalAccess,
+        cluster: &JournalCluster,
+        on_wait: &(dyn Fn(&JournalStoreError, Duration) + Sync),
+    ) -> Result<JournalLock, JournalError> {
+        let (store, content) = self
+            .wait_for_store(access, on_wait)
+            .await
+            .map_err(|source| JournalError::Store { source })?;
+        let lock = JournalLock::new(store);
+        if let Err(error) = super::check_cluster(&content, cluster) {
+            // The first error is the one to report; the lease ends by itself.
+            drop(lock.release().await);
+            return Err(error);
+        }
+        Ok(lock)
     }
 
     async fn wait_for_store(

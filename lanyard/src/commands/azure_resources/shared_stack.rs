@@ -10,7 +10,7 @@ use lanyard_infra::{
 
 use super::destroy_stack::{DestroyArgs, RecordedStacks, StackRemoval};
 use super::report::plan_text;
-use super::target_journal::{TargetJournal, journal_error};
+use super::target_journal::{JournalContext, LockArgs, StateArgs, TargetJournal, journal_error};
 use super::{
     LiveCheck, RunArgs, StackTarget, make_plan, no_live_check, plan_and_apply, print_report,
     read_live,
@@ -29,6 +29,11 @@ pub(in crate::commands) struct SharedRunArgs {
     /// them
     #[arg(long, help_heading = "Run")]
     import: bool,
+}
+
+/// The name of a shared stack's journal below the default location.
+pub(in crate::commands) fn journal_name(stack: ResourceStack, name: &str) -> String {
+    format!("{stack}-{}", name.to_ascii_lowercase())
 }
 
 /// A stack that several clusters share.
@@ -73,12 +78,19 @@ impl<'a> SharedStack<'a> {
         if self.is_ccoctl() { tags.with_ccoctl_owner(CcoctlOwner::new(self.name)) } else { tags }
     }
 
-    fn journal(&self, run: &RunArgs, clock: &SharedClock) -> Result<TargetJournal, CommandError> {
+    /// The journal of the stack.
+    pub(in crate::commands) fn journal(
+        &self,
+        state: &StateArgs,
+        lock: &LockArgs,
+        clock: &SharedClock,
+    ) -> Result<TargetJournal, CommandError> {
         let identifiers = self.identifiers()?;
         let cluster = JournalCluster::new(&identifiers, &self.account.subscription);
-        let context = run.journal_context(self.account, self.environment, clock);
-        let name = format!("{}-{}", self.stack, self.name.to_ascii_lowercase());
-        run.state.journal(context, cluster, &name)
+        let (account, environment) = (self.account, self.environment);
+        let lock_timeout = lock.lock_timeout;
+        let context = JournalContext { account, environment, clock, lock_timeout };
+        state.journal(context, cluster, &journal_name(self.stack, self.name))
     }
 
     /// The target with these resources.
@@ -93,7 +105,7 @@ impl<'a> SharedStack<'a> {
         })?;
         Ok(StackTarget {
             account: self.account,
-            journal: self.journal(run, clock)?,
+            journal: self.journal(&run.state, &run.lock, clock)?,
             graph,
             is_complete: true,
             tags: self.ownership_tags()?,
@@ -239,7 +251,7 @@ impl<'a> SharedStack<'a> {
         };
         Ok(RecordedStacks {
             account: self.account,
-            journal: self.journal(run, clock)?,
+            journal: self.journal(&run.state, &run.lock, clock)?,
             tags: self.ownership_tags()?,
             stacks,
         })

@@ -6,9 +6,10 @@ use std::time::Duration;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     ContainerAccess, Journal, JournalAccess, JournalCluster, JournalError, JournalHolder,
-    JournalLocation, RecordedState,
+    JournalLocation, JournalStoreError, RecordedState,
 };
-use lanyard_vocabulary::format_error_chain;
+use lanyard_vocabulary::cloud::CloudEndpoints;
+use lanyard_vocabulary::{SubscriptionId, format_error_chain};
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::rotation_timing::parse_duration;
@@ -61,13 +62,26 @@ impl StateArgs {
         cluster: JournalCluster,
         name: &str,
     ) -> Result<TargetJournal, CommandError> {
+        let JournalContext { account, environment, .. } = context;
+        let location =
+            self.location(environment, account.endpoints, &account.subscription, name)?;
+        Ok(TargetJournal { location, cluster, access: context.access() })
+    }
+
+    /// Where the journal is. `name` is a part of the default location.
+    pub(in crate::commands) fn location(
+        &self,
+        environment: &ProcessEnvironment,
+        endpoints: &CloudEndpoints,
+        subscription: &SubscriptionId,
+        name: &str,
+    ) -> Result<JournalLocation, CommandError> {
         let location = match &self.state {
             Some(location) => location.clone(),
-            None => default_base(context.environment)?
-                .join(&[context.account.subscription.as_str(), name]),
+            None => default_base(environment)?.join(&[subscription.as_str(), name]),
         };
-        check_host(&location, context.account)?;
-        Ok(TargetJournal { location, cluster, access: context.access() })
+        check_host(&location, endpoints)?;
+        Ok(location)
     }
 
     /// The cluster in the journal of --state; `None` without the flag. Does not lock the journal.
@@ -76,7 +90,7 @@ impl StateArgs {
         context: JournalContext<'_>,
     ) -> Option<Result<Option<JournalCluster>, CommandError>> {
         let location = self.state.as_ref()?;
-        if let Err(error) = check_host(location, context.account) {
+        if let Err(error) = check_host(location, context.account.endpoints) {
             return Some(Err(error));
         }
         let cluster = location.read_cluster(&context.access()).await;
@@ -85,10 +99,10 @@ impl StateArgs {
 }
 
 /// Fails if a token for storage would be sent to a host that is not in the cloud.
-fn check_host(location: &JournalLocation, account: &AzureAccount) -> Result<(), CommandError> {
+fn check_host(location: &JournalLocation, endpoints: &CloudEndpoints) -> Result<(), CommandError> {
     match location {
-        JournalLocation::Container(url) if !url.is_in(account.endpoints) => {
-            let (host, suffix) = (url.host(), account.endpoints.blob_suffix());
+        JournalLocation::Container(url) if !url.is_in(endpoints) => {
+            let (host, suffix) = (url.host(), endpoints.blob_suffix());
             let message = format!("the journal: `{host}` is not the host of a storage account");
             Err(CommandError::invalid_input(message).with_hint(format!(
                 "lanyard sends its token for storage only to https://ACCOUNT.{suffix}; correct --state or LANYARD_STATE, or select the cloud with --cloud"
@@ -156,15 +170,35 @@ impl TargetJournal {
         &self,
         work: impl AsyncFnOnce(&Journal) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
-        let opened = self.location.open(&self.access, &self.cluster, &|error, timeout| {
-            let reason = format_error_chain(error);
-            output::print_stderr(&format!("waiting up to {} s: {reason}", timeout.as_secs()));
-        });
+        let opened = self.location.open(&self.access, &self.cluster, &print_wait);
         let journal = opened.await.map_err(|error| journal_error(&error))?;
         let result = work(&journal).await;
-        if let Err(error) = journal.close().await {
-            output::print_stderr(&format!("warning: {}", format_error_chain(&error)));
-        }
+        print_warning(journal.close().await);
         result
+    }
+
+    /// Does work that writes no entries while no other command writes to the journal.
+    pub(in crate::commands) async fn with_lock<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, CommandError> {
+        let locked = self.location.lock(&self.access, &self.cluster, &print_wait).await;
+        let lock = locked.map_err(|error| journal_error(&error))?;
+        let result = lock.while_held(work).await;
+        print_warning(lock.release().await);
+        result.map_err(|error| journal_error(&error))
+    }
+}
+
+/// Tells the user that another command uses the journal.
+fn print_wait(error: &JournalStoreError, timeout: Duration) {
+    let reason = format_error_chain(error);
+    output::print_stderr(&format!("waiting up to {} s: {reason}", timeout.as_secs()));
+}
+
+/// A lease that cannot be released ends by itself.
+fn print_warning(released: Result<(), JournalError>) {
+    if let Err(error) = released {
+        output::print_stderr(&format!("warning: {}", format_error_chain(&error)));
     }
 }

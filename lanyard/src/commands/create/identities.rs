@@ -102,8 +102,15 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let Some(data_plane) = data_plane.create(&clock).await? else {
         return Ok(CommandExit::Failed);
     };
-    let created =
-        run_for_each(&names, async |names, observer| client.create(names, observer).await).await;
+    let stack = SharedStack {
+        account: &account,
+        name: &prefix.to_string(),
+        stack: ResourceStack::Identities,
+        environment: &environment,
+    };
+    let journal = stack.journal(&args.run.run.state, &args.run.run.lock, &clock)?;
+    let create = run_for_each(&names, async |names, observer| client.create(names, observer).await);
+    let created = journal.with_lock(create).await?;
     let kms_identity = successes(&created).find(|it| it.component == Component::Kms);
     let kms = match (key, kms_identity) {
         (Some(key), Some(identity)) => {

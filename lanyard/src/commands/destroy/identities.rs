@@ -69,7 +69,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let planned = recorded.plan(&known).await?;
         recorded.check(&planned, args.destroy.include_unrecorded).await?;
     }
-    let removed = run_for_each(&names, async |names, observer| {
+    let remove = run_for_each(&names, async |names, observer| {
         let objects = client.find_created(names).await?;
         if args.destroy.dry_run {
             let found = [
@@ -82,8 +82,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             return Ok(());
         }
         client.delete(names, objects, args.purge, observer).await
-    })
-    .await;
+    });
+    let removed = if args.destroy.dry_run {
+        remove.await
+    } else {
+        recorded.journal.with_lock(remove).await?
+    };
     let data_plane = stack.remove_if_recorded(&args.destroy, &clock).await?;
     let succeeded = data_plane.as_ref().is_none_or(StackRemoval::succeeded);
     let document = RemovalDocument { service_principals: removed.rows(|()| None), data_plane };

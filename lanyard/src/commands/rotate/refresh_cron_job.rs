@@ -1,12 +1,15 @@
 //! The CronJob that runs `lanyard refresh identities azure` once a day.
 
+use lanyard_infra::{JournalContainerUrl, JournalLocation, ResourceStack};
 use lanyard_vocabulary::EntraClientId;
 use serde_json::{Value, json};
 
-use crate::commands::azure_account::AccountArgs;
+use super::RotationArgs;
+use crate::commands::azure_resources::shared_stack::journal_name;
 use crate::commands::service_principals::EnvironmentArgs;
 use crate::exit::CommandError;
 use crate::output::{self, CliOutputFormat};
+use crate::settings::ProcessEnvironment;
 
 /// The flags of the CronJob.
 #[derive(Debug, Clone, clap::Args)]
@@ -32,9 +35,12 @@ const NAME: &str = "lanyard-refresh-identities";
 pub(super) fn refresh_cron_job(
     cron_job: &CronJobArgs,
     environment: &EnvironmentArgs,
-    account: &AccountArgs,
+    rotation: &RotationArgs,
+    process: &ProcessEnvironment,
 ) -> Result<String, CommandError> {
     let vault = environment.vault()?;
+    let journal = journal_container(environment, rotation, process)?;
+    let account = &rotation.account;
     let mut arguments = vec![
         "refresh".to_owned(),
         "identities".to_owned(),
@@ -42,6 +48,7 @@ pub(super) fn refresh_cron_job(
         format!("--prefix={}", environment.prefix),
         format!("--vault={vault}"),
         format!("--cloud={}", account.cloud.name()),
+        format!("--state={journal}"),
     ];
     arguments.extend(account.subscription.iter().map(|id| format!("--subscription={id}")));
     let metadata = json!({ "name": NAME, "namespace": cron_job.namespace });
@@ -49,6 +56,30 @@ pub(super) fn refresh_cron_job(
     let documents =
         documents.map(|document| output::serialize_document(&document, CliOutputFormat::Yaml));
     Ok(documents.join("---\n"))
+}
+
+/// The container of the environment's journal, whose lease the CronJob shares with commands on other machines.
+fn journal_container(
+    environment: &EnvironmentArgs,
+    rotation: &RotationArgs,
+    process: &ProcessEnvironment,
+) -> Result<JournalContainerUrl, CommandError> {
+    let RotationArgs { account, state, .. } = rotation;
+    let (Some(endpoints), Some(subscription)) = (account.cloud.endpoints(), &account.subscription)
+    else {
+        return Err(CommandError::invalid_input(
+            "--render-cron-job needs --cloud and --subscription",
+        ));
+    };
+    let name = journal_name(ResourceStack::Identities, &environment.prefix.to_string());
+    match state.location(process, endpoints, subscription, &name)? {
+        JournalLocation::Container(url) => Ok(url),
+        JournalLocation::Directory(path) => Err(CommandError::invalid_input(format!(
+            "--render-cron-job: the journal of the environment is the directory {}, which a pod cannot lock",
+            path.display()
+        ))
+        .with_hint("name a blob container with --state or LANYARD_STATE, for this command and for all others that change the identities")),
+    }
 }
 
 fn service_account(cron_job: &CronJobArgs, metadata: &Value) -> Value {
@@ -100,6 +131,7 @@ mod tests {
 
     use crate::cli::{Cli, CliCommand};
     use crate::commands::rotate::RefreshCommand;
+    use crate::settings::ProcessEnvironment;
 
     #[test]
     fn cron_job_runs_the_command_with_workload_identity() {
@@ -110,7 +142,14 @@ mod tests {
         let CliCommand::Refresh { command } = cli.command else { panic!("{line}") };
         let RefreshCommand::Identities { platform } = command;
         let args = platform.into_args();
-        let text = super::refresh_cron_job(&args.cron_job, &args.environment, &args.account);
+        let render = |journals: &str| {
+            let journals = Some(journals.to_owned());
+            let process = ProcessEnvironment { journals, ..ProcessEnvironment::default() };
+            super::refresh_cron_job(&args.cron_job, &args.environment, &args.rotation, &process)
+        };
+        let error = render("state").unwrap_err().to_string();
+        assert!(error.contains("which a pod cannot lock"), "{error}");
+        let text = render("https://harbourstate.blob.core.windows.net/lanyard");
         insta::assert_snapshot!(text.unwrap());
     }
 }

@@ -11,6 +11,7 @@ use lanyard_emulator_core::token::{
 };
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::certificate_bundle::CredentialBundleFormat;
+use lanyard_emulator_state::directory::graph_principal_id;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_vocabulary::{Cloud, Component, EntraClientId, ObjectEncoding};
 
@@ -91,14 +92,20 @@ pub fn issue_access_token_for(
 ) -> String {
     let state = &mut *probe.engine.state();
     let principal = state.azure.directory.service_principal_by_client_id(client).unwrap();
-    let tenant = state.azure.directory.tenant(principal.tenant.as_str()).unwrap();
+    let directory = &state.azure.directory;
+    let tenant = directory.tenant(principal.tenant.as_str()).unwrap();
+    let roles = if resource == "https://graph.microsoft.com" {
+        directory.app_role_values(principal, graph_principal_id(&principal.tenant))
+    } else {
+        Vec::new()
+    };
     let grant = TokenGrant {
         subject: TokenSubject::ServicePrincipal(principal),
         audience: resource,
         version: AccessTokenVersion::V1,
         auth_method: ClientAuthMethod::KeyOrToken,
         cloud: probe.engine.clouds.public(),
-        optional: OptionalClaims::default(),
+        optional: OptionalClaims { roles, ..OptionalClaims::default() },
     };
     let issued =
         issue_access_token(*state.azure.tokens, tenant, grant, probe.clock.now(), &mut state.ids)

@@ -1,5 +1,6 @@
 //! An HTTP client of the local Azure's engine, without sockets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use lanyard_emulator::testing::seeded_state::issue_access_token_for;
 use lanyard_emulator::testing::{EngineFixture, Ingress};
 use lanyard_vocabulary::EntraClientId;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// Where a run of lanyard ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +26,35 @@ pub(crate) enum CutPosition {
 /// Acts before a request of lanyard, as another client at this moment.
 pub(crate) type Intruder = Box<dyn FnMut(&EngineFixture, &Request) + Send>;
 
+/// Holds the requests of several clients back until the test lets one of them pass.
+#[derive(Debug, Default)]
+pub(crate) struct RequestGate(Mutex<Vec<oneshot::Sender<()>>>);
+
+impl RequestGate {
+    async fn pass(&self) {
+        let (sender, receiver) = oneshot::channel();
+        self.0.lock().push(sender);
+        receiver.await.unwrap();
+    }
+
+    /// Lets one of the waiting requests pass; `choose` returns a number below the one that it gets. Returns whether a
+    /// request waited.
+    pub(crate) fn let_one_pass(&self, choose: impl FnOnce(usize) -> usize) -> bool {
+        let mut waiting = self.0.lock();
+        // Requests of runs that have ended do not wait any more.
+        waiting.retain(|sender| !sender.is_closed());
+        if waiting.is_empty() {
+            return false;
+        }
+        let number = choose(waiting.len());
+        waiting.remove(number).send(()).is_ok()
+    }
+}
+
 /// The requests of one client.
 pub(crate) struct EngineClient {
     engine: Arc<EngineFixture>,
+    gate: Option<Arc<RequestGate>>,
     state: Mutex<ClientState>,
     cut: Notify,
 }
@@ -49,7 +76,13 @@ impl std::fmt::Debug for EngineClient {
 
 impl EngineClient {
     pub(crate) fn new(engine: Arc<EngineFixture>) -> Arc<Self> {
-        Arc::new(Self { engine, state: Mutex::default(), cut: Notify::new() })
+        Arc::new(Self { engine, gate: None, state: Mutex::default(), cut: Notify::new() })
+    }
+
+    /// A client whose requests wait at the gate.
+    pub(crate) fn behind_gate(engine: Arc<EngineFixture>, gate: &Arc<RequestGate>) -> Arc<Self> {
+        let gate = Some(Arc::clone(gate));
+        Arc::new(Self { engine, gate, state: Mutex::default(), cut: Notify::new() })
     }
 
     /// Sets the request at which the next run ends, counted from 0, and who acts during the run.
@@ -103,6 +136,9 @@ impl EngineClient {
 #[async_trait]
 impl HttpClient for EngineClient {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        if let Some(gate) = &self.gate {
+            gate.pass().await;
+        }
         let (position, intruder) = {
             let mut state = self.state.lock();
             let number = state.requests;
@@ -132,29 +168,32 @@ impl HttpClient for EngineClient {
     }
 }
 
+/// The audience of Azure Resource Manager.
+pub(crate) const ARM_AUDIENCE: &str = "https://management.azure.com/";
+
 /// Signs in as an application of the seeded state. Signatures are slow, so each token is used for half an hour.
 #[derive(Debug)]
 pub(crate) struct EngineCredential {
     engine: Arc<EngineFixture>,
     client: EntraClientId,
-    token: Mutex<Option<(Duration, String)>>,
+    /// Each audience with the time of its token.
+    tokens: Mutex<BTreeMap<String, (Duration, String)>>,
 }
 
 impl EngineCredential {
     pub(crate) fn new(engine: &Arc<EngineFixture>, client: EntraClientId) -> Arc<Self> {
-        Arc::new(Self { engine: Arc::clone(engine), client, token: Mutex::default() })
+        Arc::new(Self { engine: Arc::clone(engine), client, tokens: Mutex::default() })
     }
 
-    pub(crate) fn token(&self) -> String {
-        let (mut stored, now) = (self.token.lock(), self.engine.clock.monotonic());
-        match &*stored {
+    pub(crate) fn token(&self, audience: &str) -> String {
+        let (mut tokens, now) = (self.tokens.lock(), self.engine.clock.monotonic());
+        match tokens.get(audience) {
             Some((issued, token)) if now.saturating_sub(*issued) < Duration::from_mins(30) => {
                 token.clone()
             }
             _ => {
-                let audience = "https://management.azure.com/";
                 let token = issue_access_token_for(&self.engine, self.client, audience);
-                *stored = Some((now, token.clone()));
+                tokens.insert(audience.to_owned(), (now, token.clone()));
                 token
             }
         }
@@ -165,11 +204,13 @@ impl EngineCredential {
 impl TokenCredential for EngineCredential {
     async fn get_token(
         &self,
-        _: &[&str],
+        scopes: &[&str],
         _: Option<TokenRequestOptions<'_>>,
     ) -> azure_core::Result<AccessToken> {
         // Tokens of the engine are valid for an hour of its own time.
         let expires = OffsetDateTime::now_utc() + azure_core::time::Duration::hours(1);
-        Ok(AccessToken::new(Secret::new(self.token()), expires))
+        let audience = scopes[0].trim_end_matches("/.default");
+        let audience = if audience.contains("management") { ARM_AUDIENCE } else { audience };
+        Ok(AccessToken::new(Secret::new(self.token(audience)), expires))
     }
 }

@@ -1,0 +1,55 @@
+//! Service principals in the engine of the local Azure, in virtual time.
+//!
+//! Two commands change the same service principal at the same time, with random interleavings of their requests, and
+//! each may be killed at any request: at every moment, the application accepts the certificate in the secret.
+
+#![cfg(all(feature = "cli", feature = "emulator"))]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+#[path = "support/engine_client.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod engine_client;
+#[path = "service_principals/environment.rs"]
+mod environment;
+#[path = "service_principals/two_commands.rs"]
+mod two_commands;
+#[path = "service_principals/virtual_sleep.rs"]
+mod virtual_sleep;
+
+use crate::environment::Environment;
+use crate::two_commands::{Counts, TwoCommands};
+
+/// Two threads of the test program run the sequences. Most of their time is spent on keys of certificates.
+const SEQUENCES: u64 = 300;
+const THREADS: u64 = 2;
+
+fn block_on(test: impl Future<Output = ()>) {
+    // The only blocking thread, so that the test can wait for blocking work.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.max_blocking_threads(1).build().unwrap().block_on(test);
+}
+
+#[expect(clippy::print_stderr, reason = "the counts are the evidence of the property")]
+fn run_sequences(thread: u64) {
+    block_on(async {
+        let environment = Environment::new();
+        let commands = TwoCommands::prepare(&environment).await;
+        let mut counts = Counts::default();
+        for seed in (thread..SEQUENCES).step_by(usize::try_from(THREADS).unwrap()) {
+            commands.run_sequence(seed, &mut counts).await;
+        }
+        eprintln!("{counts:?}");
+        assert!(counts.rotated >= counts.sequences / 4, "{counts:?}");
+        assert!(counts.killed >= counts.sequences / 8, "{counts:?}");
+    });
+}
+
+#[test]
+fn application_accepts_the_certificate_in_the_secret_in_even_sequences() {
+    run_sequences(0);
+}
+
+#[test]
+fn application_accepts_the_certificate_in_the_secret_in_odd_sequences() {
+    run_sequences(1);
+}
