@@ -191,7 +191,10 @@ fn revoked_identity_is_reported_in_its_annotation_only() {
         (&reported["lastGoodHop"], &reported["credential"]["clientId"]),
         (&json!("credential"), client)
     );
-    assert!(reported["failure"]["hint"].as_str().unwrap().contains("enable the application"), "{reported}");
+    assert!(
+        reported["failure"]["hint"].as_str().unwrap().contains("enable the application"),
+        "{reported}"
+    );
 
     assert_eq!(up.control_request("DELETE", "faults/revoked", "").0, 204);
     let healed = wait_for(|| server.read_facts().filter(|facts| failure_code(facts) == "good"));
