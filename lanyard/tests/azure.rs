@@ -205,11 +205,23 @@ fn render_output_is_deterministic() {
     };
     let printed = render();
     assert_eq!(printed, render());
-    let output =
-        lanyard_command().args(["render", "--output-dir"]).arg(directory.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let files = std::fs::read_dir(directory.path()).unwrap().count();
-    assert_eq!(files, utf8(&printed).matches("\napiVersion:").count() + 1);
+    let render_to = |output: &Path| {
+        let rendered = lanyard_command().args(["render", "--output-dir"]).arg(output).output();
+        assert_eq!(rendered.unwrap().status.code(), Some(0));
+        let files = std::fs::read_dir(output).unwrap().map(|file| file.unwrap().path());
+        files.collect::<Vec<_>>()
+    };
+    let output = directory.path().join("output");
+    let files = render_to(&output);
+    assert_eq!(files.len(), utf8(&printed).matches("\napiVersion:").count() + 1);
+    // A symbolic link is replaced, and its target stays.
+    let target = directory.path().join("target");
+    std::fs::write(&target, "unchanged").unwrap();
+    std::fs::remove_file(&files[0]).unwrap();
+    std::os::unix::fs::symlink(&target, &files[0]).unwrap();
+    assert_eq!(render_to(&output).len(), files.len());
+    assert!(!std::fs::symlink_metadata(&files[0]).unwrap().is_symlink());
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "unchanged");
 }
 
 /// Writes a program `az` that appends its arguments and the names of its credentials to a file, and returns a

@@ -117,12 +117,23 @@ fn taken_and_deleted_names_prevent_a_vault_and_a_storage_account() {
     let expected = ["a deleted vault has the name `harbour-dev`", "--recover"];
     azure.assert_prevented(&vault("harbour-dev"), &expected);
     let recovered = [&vault("harbour-dev")[..], &["--recover"]].concat();
+    let region = "--recover: the deleted vault is in the region `eastus`";
+    azure.assert_prevented(&[&recovered[..], &["--location", "westus"]].concat(), &[region]);
     azure.workspace.succeed_json(&recovered);
     let account = |name| ["create", "oidc", "azure", "--name", name, "--location", "eastus"];
     azure.workspace.succeed_json(&account("lagoonissuer"));
     let other_group = ["--oidc-resource-group-name", "other", "--state", "other-state"];
     let taken = [&account("lagoonissuer")[..], &other_group].concat();
     azure.assert_prevented(&taken, &["Azure does not accept the name `lagoonissuer`"]);
+}
+
+#[test]
+fn unknown_region_prevents_a_vault() {
+    let azure = LimitedAzure::start(json!({}));
+    let create = ["create", "keyvault", "azure", "--name", "harbour-dev"];
+    let create = [&create[..], &["--location", "westeurop"]].concat();
+    let expected = ["`westeurop` is not a region of the subscription", "list-locations"];
+    azure.assert_prevented(&create, &expected);
 }
 
 #[test]
