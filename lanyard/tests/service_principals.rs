@@ -1,7 +1,8 @@
 //! Service principals in the engine of the local Azure, in virtual time.
 //!
 //! Two commands change the same service principal at the same time, with random interleavings of their requests, and
-//! each may be killed at any request: at every moment, the application accepts the certificate in the secret.
+//! each may be killed at any request: at every moment, the application accepts the certificate in the secret. A purge
+//! leaves nothing.
 
 #![cfg(all(feature = "cli", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -11,12 +12,17 @@
 mod engine_client;
 #[path = "service_principals/environment.rs"]
 mod environment;
+#[path = "service_principals/late_purge.rs"]
+mod late_purge;
 #[path = "service_principals/two_commands.rs"]
 mod two_commands;
 #[path = "service_principals/virtual_sleep.rs"]
 mod virtual_sleep;
 
+use lanyard_service_principals::Deletion;
+
 use crate::environment::Environment;
+use crate::late_purge::assert_nothing_is_left;
 use crate::two_commands::{Counts, TwoCommands};
 
 /// Two threads of the test program run the sequences. Most of their time is spent on keys of certificates.
@@ -52,4 +58,21 @@ fn application_accepts_the_certificate_in_the_secret_in_even_sequences() {
 #[test]
 fn application_accepts_the_certificate_in_the_secret_in_odd_sequences() {
     run_sequences(1);
+}
+
+#[test]
+fn purge_leaves_nothing_if_azure_does_not_know_the_deleted_objects_yet() {
+    block_on(async {
+        let environment = Environment::new();
+        assert_nothing_is_left(&environment, &[Deletion::Permanent]).await;
+    });
+}
+
+#[test]
+fn purge_finds_what_an_earlier_run_deleted() {
+    block_on(async {
+        let environment = Environment::new();
+        let runs = [Deletion::Recoverable, Deletion::Permanent];
+        assert_nothing_is_left(&environment, &runs).await;
+    });
 }

@@ -119,10 +119,16 @@ impl GraphClient {
         self.delete(["applications".to_owned(), application.to_string()]).await
     }
 
-    /// Deletes a deleted application or service principal (object id) permanently.
+    /// The deleted applications of the tenant, which Graph keeps for 30 days.
+    pub async fn deleted_applications(&self) -> Result<Vec<GraphApplication>, AzureCallError> {
+        self.list(GraphRequest::get(deleted_item("microsoft.graph.application".to_owned()))).await
+    }
+
+    /// Deletes a deleted application or service principal (object id) permanently. Right after the deletion, Graph may
+    /// answer 404: it does not know the deleted object everywhere yet.
     pub async fn purge_deleted_object(&self, object: Uuid) -> Result<(), AzureCallError> {
-        let path = ["directory".to_owned(), "deletedItems".to_owned(), object.to_string()];
-        self.delete(path).await
+        let path = deleted_item(object.to_string());
+        self.send(&GraphRequest::new(Method::Delete, path)).await.map(drop)
     }
 
     /// The service principal of a client id; `None` if the tenant has none.
@@ -309,6 +315,11 @@ fn application_key(name: &str, value: &str) -> String {
 /// `servicePrincipals(appId='…')`.
 fn principal_key(app_id: EntraClientId) -> String {
     format!("servicePrincipals(appId={})", odata_literal(&app_id.to_string()))
+}
+
+/// The path of a deleted object, or of the deleted objects of a type.
+fn deleted_item(id_or_type: String) -> [String; 3] {
+    ["directory".to_owned(), "deletedItems".to_owned(), id_or_type]
 }
 
 /// Whether Graph answered that the object does not exist. A reply without a code may come from a gateway.

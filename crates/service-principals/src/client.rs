@@ -1,6 +1,7 @@
 //! Creates, rotates and deletes service principals.
 
 mod registration;
+mod removal;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use lanyard_credential::identity::Authority;
 use lanyard_vocabulary::{Component, EntraClientId, EntraTenantId, SecretName};
 use uuid::Uuid;
 
+pub use self::removal::{CreatedObjects, Deletion, VaultObjectState};
 use crate::credential_json::{CredentialOwner, credential_json};
-use crate::credential_vault::{CredentialVault, Deletion, VaultCertificate};
+use crate::credential_vault::{CredentialVault, VaultCertificate};
 use crate::error::ServicePrincipalError;
 use crate::live_state::{DueWork, LiveServicePrincipal, StoredDocument};
 use crate::names::{EnvironmentPrefix, ServicePrincipalNames, is_optional};
@@ -82,6 +84,12 @@ pub enum ServicePrincipalStep {
     CertificateDeleted,
     /// The secret was deleted.
     DocumentDeleted,
+    /// A deleted application was purged.
+    ApplicationPurged,
+    /// A deleted certificate was purged.
+    CertificatePurged,
+    /// A deleted secret was purged.
+    DocumentPurged,
 }
 
 impl std::fmt::Display for ServicePrincipalStep {
@@ -97,6 +105,9 @@ impl std::fmt::Display for ServicePrincipalStep {
             Self::ApplicationDeleted => "deleted the application",
             Self::CertificateDeleted => "deleted the certificate in the vault",
             Self::DocumentDeleted => "deleted the credential in the vault",
+            Self::ApplicationPurged => "purged a deleted application",
+            Self::CertificatePurged => "purged the deleted certificate in the vault",
+            Self::DocumentPurged => "purged the deleted credential in the vault",
         })
     }
 }
@@ -134,17 +145,6 @@ pub struct RotationOptions {
     /// How long the application accepts the earlier certificate after the secret has the new one. Every component
     /// must read the new secret in this time. The first call after it retires the earlier certificate.
     pub overlap: Duration,
-}
-
-/// What lanyard created of a service principal and exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CreatedObjects {
-    /// The object id of the application.
-    pub application: Option<Uuid>,
-    /// Whether there is a certificate.
-    pub certificate: bool,
-    /// Whether there is a secret.
-    pub secret: bool,
 }
 
 /// The objects of a service principal that all exist.
@@ -290,62 +290,6 @@ impl ServicePrincipalClient {
             }
         }
         existing
-    }
-
-    /// What lanyard created of a service principal: the application with the unique name, and the certificate and
-    /// the secret with lanyard's tag. Sends GET requests only.
-    ///
-    /// # Errors
-    ///
-    /// [`ServicePrincipalError`] of the first request that fails.
-    pub async fn find_created(&self, names: &ServicePrincipalNames) -> StepResult<CreatedObjects> {
-        let application = self.graph.application_by_unique_name(names.name.as_str()).await;
-        let application =
-            application.map_err(|source| graph_error("reading the application", names, source))?;
-        let is_ours = |tags: &HashMap<String, String>| {
-            tags.get(PREFIX_TAG).is_some_and(|prefix| *prefix == self.prefix.to_string())
-        };
-        let certificate = self.vault.certificate(&names.name).await?;
-        let secret = self.vault.secret(&names.secret).await?;
-        Ok(CreatedObjects {
-            application: application.map(|it| it.id),
-            certificate: certificate.is_some_and(|it| is_ours(&it.tags)),
-            secret: secret.is_some_and(|it| is_ours(&it.tags)),
-        })
-    }
-
-    /// Deletes what [`find_created`](Self::find_created) found. `purge` deletes it permanently; otherwise Entra ID
-    /// keeps the application for 30 days, and the vault its objects for its retention.
-    ///
-    /// # Errors
-    ///
-    /// [`ServicePrincipalError`] of the first deletion that fails; the next call continues.
-    pub async fn delete(
-        &self,
-        names: &ServicePrincipalNames,
-        objects: CreatedObjects,
-        purge: bool,
-        observer: Observer<'_>,
-    ) -> StepResult<()> {
-        let deletion = if purge { Deletion::Permanent } else { Deletion::Recoverable };
-        let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
-        if let Some(application) = objects.application {
-            let failed = |source| graph_error("deleting the application", names, source);
-            self.graph.delete_application(application).await.map_err(failed)?;
-            if purge {
-                self.graph.purge_deleted_object(application).await.map_err(failed)?;
-            }
-            report(ServicePrincipalStep::ApplicationDeleted);
-        }
-        if objects.secret {
-            self.vault.delete_secret(&names.secret, deletion).await?;
-            report(ServicePrincipalStep::DocumentDeleted);
-        }
-        if objects.certificate {
-            self.vault.delete_certificate(&names.name, deletion).await?;
-            report(ServicePrincipalStep::CertificateDeleted);
-        }
-        Ok(())
     }
 
     async fn read(&self, names: &ServicePrincipalNames) -> StepResult<LiveServicePrincipal> {

@@ -81,15 +81,6 @@ pub(crate) struct VaultSecret {
     pub(crate) tags: HashMap<String, String>,
 }
 
-/// What happens to objects that are deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deletion {
-    /// The vault keeps them until their retention ends, and a later creation restores them.
-    Recoverable,
-    /// The vault deletes them permanently.
-    Permanent,
-}
-
 /// How often the vault is asked whether a certificate is issued.
 const POLL_INTERVAL: Duration = Duration::seconds(2);
 
@@ -283,41 +274,99 @@ impl CredentialVault {
     }
 
     /// Deletes a certificate with its key. One that does not exist is deleted already.
-    pub(crate) async fn delete_certificate(
-        &self,
-        name: &SecretName,
-        deletion: Deletion,
-    ) -> VaultResult<()> {
-        let failed = |error| vault_error("deleting the certificate", name.as_str(), error);
+    pub(crate) async fn delete_certificate(&self, name: &SecretName) -> VaultResult<()> {
         let delete = || self.certificates.delete_certificate(name.as_str(), None);
-        found(self.repeat(delete).await.map(drop)).map_err(failed)?;
-        if deletion == Deletion::Permanent {
-            let read = || self.certificates.get_deleted_certificate(name.as_str(), None);
-            let read = self.propagation.repeat(read, is_not_found).await;
-            read.map_err(failed)?;
-            let purge = || self.certificates.purge_deleted_certificate(name.as_str(), None);
-            found(self.repeat(purge).await.map(drop)).map_err(failed)?;
-        }
-        Ok(())
+        let deleted = found(self.repeat(delete).await.map(drop)).map(drop);
+        deleted.map_err(|error| vault_error("deleting the certificate", name.as_str(), error))
     }
 
     /// Deletes a secret. One that does not exist is deleted already.
-    pub(crate) async fn delete_secret(
+    pub(crate) async fn delete_secret(&self, name: &SecretName) -> VaultResult<()> {
+        let delete = || self.secrets.delete_secret(name.as_str(), None);
+        let deleted = found(self.repeat(delete).await.map(drop)).map(drop);
+        deleted.map_err(|error| vault_error("deleting the secret", name.as_str(), error))
+    }
+
+    /// The tags of a deleted certificate; `None` if there is none.
+    pub(crate) async fn deleted_certificate_tags(
         &self,
         name: &SecretName,
-        deletion: Deletion,
-    ) -> VaultResult<()> {
-        let failed = |error| vault_error("deleting the secret", name.as_str(), error);
-        let delete = || self.secrets.delete_secret(name.as_str(), None);
-        found(self.repeat(delete).await.map(drop)).map_err(failed)?;
-        if deletion == Deletion::Permanent {
-            let read = || self.secrets.get_deleted_secret(name.as_str(), None);
-            let read = self.propagation.repeat(read, is_not_found).await;
-            read.map_err(failed)?;
-            let purge = || self.secrets.purge_deleted_secret(name.as_str(), None);
-            found(self.repeat(purge).await.map(drop)).map_err(failed)?;
-        }
-        Ok(())
+    ) -> VaultResult<Option<HashMap<String, String>>> {
+        let read = || async {
+            self.certificates.get_deleted_certificate(name.as_str(), None).await?.into_model()
+        };
+        let failed = |error| vault_error("reading the deleted certificate", name.as_str(), error);
+        let deleted = found(self.repeat(read).await).map_err(failed)?;
+        Ok(deleted.map(|it| it.tags.unwrap_or_default()))
+    }
+
+    /// The tags of a deleted secret; `None` if there is none.
+    pub(crate) async fn deleted_secret_tags(
+        &self,
+        name: &SecretName,
+    ) -> VaultResult<Option<HashMap<String, String>>> {
+        let read =
+            || async { self.secrets.get_deleted_secret(name.as_str(), None).await?.into_model() };
+        let failed = |error| vault_error("reading the deleted secret", name.as_str(), error);
+        let deleted = found(self.repeat(read).await).map_err(failed)?;
+        Ok(deleted.map(|it| it.tags.unwrap_or_default()))
+    }
+
+    /// Deletes a deleted certificate permanently.
+    pub(crate) async fn purge_certificate(&self, name: &SecretName) -> VaultResult<()> {
+        let read =
+            async || self.certificates.get_deleted_certificate(name.as_str(), None).await.map(drop);
+        let purge = || async {
+            self.certificates.purge_deleted_certificate(name.as_str(), None).await.map(drop)
+        };
+        let purged = self.purge(read, purge).await;
+        purged.map_err(|error| vault_error("purging the certificate", name.as_str(), error))
+    }
+
+    /// Deletes a deleted secret permanently.
+    pub(crate) async fn purge_secret(&self, name: &SecretName) -> VaultResult<()> {
+        let read =
+            || async { self.secrets.get_deleted_secret(name.as_str(), None).await.map(drop) };
+        let purge =
+            || async { self.secrets.purge_deleted_secret(name.as_str(), None).await.map(drop) };
+        let purged = self.purge(read, purge).await;
+        purged.map_err(|error| vault_error("purging the secret", name.as_str(), error))
+    }
+
+    /// Purges a deleted object until the vault does not have it any more. Right after a deletion, the vault does not
+    /// have the deleted object yet.
+    async fn purge<R, P>(
+        &self,
+        read: impl Fn() -> R,
+        purge: impl Fn() -> P,
+    ) -> azure_core::Result<()>
+    where
+        R: Future<Output = azure_core::Result<()>>,
+        P: Future<Output = azure_core::Result<()>>,
+    {
+        self.propagation.repeat(&read, is_not_found).await?;
+        let attempt = || async {
+            match self.repeat(&purge).await {
+                Err(error) if !is_not_found(&error) && !is_conflict(&error) => {
+                    return Err(PurgeError::Failed(error));
+                }
+                // A conflict is the purge that is in progress.
+                _ => {}
+            }
+            match found(read().await) {
+                Ok(None) => Ok(()),
+                Ok(Some(())) => Err(PurgeError::StillDeleted),
+                Err(error) => Err(PurgeError::Failed(error)),
+            }
+        };
+        let is_temporary = |error: &PurgeError| matches!(error, PurgeError::StillDeleted);
+        self.propagation.repeat(attempt, is_temporary).await.map_err(|error| match error {
+            PurgeError::Failed(error) => error,
+            PurgeError::StillDeleted => {
+                let message = "the vault still has the deleted object";
+                azure_core::Error::with_message(ErrorKind::Other, message)
+            }
+        })
     }
 
     /// Repeats a request while the vault answers 403, which it does until a new role takes effect.
@@ -329,6 +378,13 @@ impl CredentialVault {
             |error: &azure_core::Error| error.http_status() == Some(StatusCode::Forbidden);
         self.propagation.repeat(request, is_forbidden).await
     }
+}
+
+/// Why an attempt to purge did not succeed.
+enum PurgeError {
+    Failed(azure_core::Error),
+    /// The vault still has the deleted object.
+    StillDeleted,
 }
 
 /// `None` instead of the error that an object does not exist.

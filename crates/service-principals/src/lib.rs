@@ -21,8 +21,8 @@ mod public_certificate;
 mod token_proof;
 
 pub use client::{
-    CreatedObjects, CreatedServicePrincipal, RotationOptions, ServicePrincipalClient,
-    ServicePrincipalEvent, ServicePrincipalStep,
+    CreatedObjects, CreatedServicePrincipal, Deletion, RotationOptions, ServicePrincipalClient,
+    ServicePrincipalEvent, ServicePrincipalStep, VaultObjectState,
 };
 pub use credential_vault::{
     CredentialVault, VAULT_PURGE_ACTIONS, VAULT_REMOVAL_ACTIONS, VAULT_WRITE_ACTIONS,

@@ -56,20 +56,26 @@ async fn upsert_reads_an_object_that_existed() {
 
 #[tokio::test]
 async fn missing_object_is_none_and_its_deletion_succeeds() {
-    let (client, azure) = graph([missing(), missing(), missing(), missing()]);
+    let (client, azure) = graph([missing(), missing(), missing()]);
     assert_eq!(client.application_by_app_id(app_id()).await.unwrap(), None);
     assert_eq!(client.service_principal_object_id(app_id()).await.unwrap(), None);
     client.delete_application(ID).await.unwrap();
-    client.purge_deleted_object(ID).await.unwrap();
-    assert_eq!(
-        azure.requests()[2..],
-        [
-            format!("DELETE {GRAPH}/applications/{ID}"),
-            format!("DELETE {GRAPH}/directory/deletedItems/{ID}")
-        ]
-    );
+    assert_eq!(azure.requests()[2..], [format!("DELETE {GRAPH}/applications/{ID}")]);
     let (client, _) = graph([(404, &[][..], Value::Null)]);
     assert!(client.application(ID).await.is_err());
+}
+
+#[tokio::test]
+async fn purge_of_an_object_that_graph_does_not_know_is_an_error() {
+    let page = json!({ "value": [object()] });
+    let (client, azure) = graph([(200, &[][..], page), missing(), (204, &[][..], Value::Null)]);
+    let deleted = client.deleted_applications().await.unwrap();
+    assert_eq!(deleted[0].id, ID);
+    assert_eq!(client.purge_deleted_object(ID).await.unwrap_err().status(), Some(404));
+    client.purge_deleted_object(ID).await.unwrap();
+    let purge = format!("DELETE {GRAPH}/directory/deletedItems/{ID}");
+    let list = format!("GET {GRAPH}/directory/deletedItems/microsoft.graph.application");
+    assert_eq!(azure.requests(), [list, purge.clone(), purge]);
 }
 
 #[tokio::test]

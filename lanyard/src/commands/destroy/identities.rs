@@ -2,7 +2,9 @@
 
 use lanyard_clock::SystemClock;
 use lanyard_infra::ResourceStack;
-use lanyard_service_principals::service_principal_components;
+use lanyard_service_principals::{
+    CreatedObjects, Deletion, VaultObjectState, service_principal_components,
+};
 use serde::Serialize;
 
 use crate::commands::azure_account::AzureAccount;
@@ -31,7 +33,8 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     environment: EnvironmentArgs,
-    /// Delete applications, certificates and secrets permanently; otherwise they can be restored for a while
+    /// Delete applications, certificates and secrets permanently, also those that an earlier run deleted; otherwise
+    /// they can be restored for a while
     #[arg(long)]
     purge: bool,
     #[command(flatten)]
@@ -69,19 +72,14 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         let planned = recorded.plan(&known).await?;
         recorded.check(&planned, args.destroy.include_unrecorded).await?;
     }
+    let deletion = if args.purge { Deletion::Permanent } else { Deletion::Recoverable };
     let remove = run_for_each(&names, async |names, observer| {
-        let objects = client.find_created(names).await?;
+        let objects = client.find_created(names, deletion).await?;
         if args.destroy.dry_run {
-            let found = [
-                objects.application.map(|_| "the application"),
-                objects.certificate.then_some("the certificate"),
-                objects.secret.then_some("the secret"),
-            ];
-            let found: Vec<_> = found.into_iter().flatten().collect();
-            output::print_stderr(&format!("{}: would delete {}", names.name, listed(&found)));
+            output::print_stderr(&format!("{}: would delete {}", names.name, listed(&objects)));
             return Ok(());
         }
-        client.delete(names, objects, args.purge, observer).await
+        client.delete(names, &objects, deletion, observer).await
     });
     let removed = if args.destroy.dry_run {
         remove.await
@@ -95,7 +93,19 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     Ok(if succeeded { removed.exit() } else { CommandExit::Failed })
 }
 
-fn listed(found: &[&str]) -> String {
+fn listed(objects: &CreatedObjects) -> String {
+    let of_vault = |state, name: &str| match state {
+        VaultObjectState::Absent => None,
+        VaultObjectState::Live => Some(format!("the {name}")),
+        VaultObjectState::Deleted => Some(format!("the deleted {name}")),
+    };
+    let found = [
+        objects.application.map(|_| "the application".to_owned()),
+        objects.deleted_applications.first().map(|_| "the deleted application".to_owned()),
+        of_vault(objects.certificate, "certificate"),
+        of_vault(objects.secret, "secret"),
+    ];
+    let found: Vec<_> = found.into_iter().flatten().collect();
     if found.is_empty() { "nothing".to_owned() } else { found.join(", ") }
 }
 
