@@ -23,7 +23,7 @@ impl OperationContext<'_> {
             now: self.now,
             system_now: self.system_now,
             ids: self.ids,
-            keys: self.keys,
+            work: self.work,
             request_log: self.request_log,
             caches: self.caches,
             local_url: self.local_url,

@@ -27,7 +27,7 @@ use crate::emulated_service::{EngineError, ScheduledWork, ServiceSet};
 use crate::fault_replies::replacement_reply;
 pub use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
-use crate::operation_context::{OperationContext, OperationKeys, StateChange};
+use crate::operation_context::{OperationContext, StateChange, UnlockedWork};
 use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::service_caches::ServiceCaches;
@@ -61,20 +61,20 @@ struct AppliedFault {
 #[derive(Debug)]
 pub enum RequestProgress {
     Complete(EngineReply),
-    /// The operation needs new keys, which take long to generate.
-    KeysMissing(SuspendedRequest),
+    /// The operation needs new keys or the result of another slow function.
+    WorkSuspended(SuspendedRequest),
     /// Scheduled work is due before the request, and it is slow. Nothing has happened yet.
     WorkDue,
 }
 
-/// A request that waits for its keys. Faults were applied before.
+/// A request that waits for the slow work of its operation. Faults were applied before.
 #[derive(Debug)]
 pub struct SuspendedRequest {
     began: Duration,
     place: ServiceEndpoint,
     trace: RequestTrace,
     fault: AppliedFault,
-    keys: OperationKeys,
+    work: UnlockedWork,
 }
 
 /// The mutable state of the emulator.
@@ -167,12 +167,12 @@ impl EmulatorEngine {
         self.request_log.lock()
     }
 
-    /// Processes a request to its end. Slow if the operation needs new keys, or if scheduled work is due.
+    /// Processes a request to its end. Slow if the operation has slow work, or if scheduled work is due.
     pub fn handle_request(&self, request: &ServiceRequest, ingress: Ingress) -> EngineReply {
         loop {
             match self.begin_request(request, ingress) {
                 RequestProgress::Complete(reply) => return reply,
-                RequestProgress::KeysMissing(suspended) => {
+                RequestProgress::WorkSuspended(suspended) => {
                     return self.resume_request(request, suspended);
                 }
                 RequestProgress::WorkDue => self.perform_due_work(),
@@ -196,7 +196,7 @@ impl EmulatorEngine {
                 return RequestProgress::Complete(reply);
             }
         };
-        let mut keys = OperationKeys::new(self.keys.clone());
+        let mut work = UnlockedWork::new(self.keys.clone());
         let routed = RoutedRequest::new(self.services, request, place.clone());
         let mut state = self.state.lock();
         let now = state.azure.clock.emulated_time(self.clock.now());
@@ -206,32 +206,31 @@ impl EmulatorEngine {
         let mut fault = self.apply_fault_rules(&mut state, request, place.service, now, &mut trace);
         let reply = match fault.replacement.take() {
             Some(reply) => reply,
-            None => self.run_operation(&mut state, routed, &mut trace, &mut keys),
+            None => self.run_operation(&mut state, routed, &mut trace, &mut work),
         };
-        if keys.are_missing() {
-            let suspended = SuspendedRequest { began, place, trace, fault, keys };
-            return RequestProgress::KeysMissing(suspended);
+        if work.is_pending() {
+            let suspended = SuspendedRequest { began, place, trace, fault, work };
+            return RequestProgress::WorkSuspended(suspended);
         }
         RequestProgress::Complete(self.complete(state, request, trace, (reply, fault), began))
     }
 
-    /// Generates the keys that a request needs, while the state is not locked, and processes the request.
-    /// Slow.
+    /// Performs the slow work of a request, while the state is not locked, and processes the request. Slow.
     pub(crate) fn resume_request(
         &self,
         request: &ServiceRequest,
         suspended: SuspendedRequest,
     ) -> EngineReply {
-        let SuspendedRequest { began, place, mut trace, fault, mut keys } = suspended;
+        let SuspendedRequest { began, place, mut trace, fault, mut work } = suspended;
         loop {
-            let generated = keys.generate_missing();
+            let generated = work.perform();
             let routed = RoutedRequest::new(self.services, request, place.clone());
             let mut state = self.state.lock();
             let reply = match generated {
-                Ok(()) => self.run_operation(&mut state, routed, &mut trace, &mut keys),
+                Ok(()) => self.run_operation(&mut state, routed, &mut trace, &mut work),
                 Err(error) => key_generation_failed_reply(&error),
             };
-            if !keys.are_missing() {
+            if !work.is_pending() {
                 return self.complete(state, request, trace, (reply, fault), began);
             }
         }
@@ -392,7 +391,7 @@ impl EmulatorEngine {
         state: &mut State,
         routed: RoutedRequest<'_>,
         trace: &mut RequestTrace,
-        keys: &mut OperationKeys,
+        work: &mut UnlockedWork,
     ) -> ServiceReply {
         let RoutedRequest { request, place, operation } = routed;
         let now = state.azure.clock.emulated_time(self.clock.now());
@@ -412,7 +411,7 @@ impl EmulatorEngine {
             now,
             system_now: self.clock.now(),
             ids,
-            keys,
+            work,
             parameters: &parameters,
             caller: None,
             state_change: StateChange::Unchanged,

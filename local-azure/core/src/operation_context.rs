@@ -1,5 +1,7 @@
 //! The context of an operation: the request with the emulator's state.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -23,32 +25,50 @@ use crate::service_caches::ServiceCaches;
 use crate::snapshot::StateSnapshot;
 use crate::token::{AuthenticatedCaller, BearerTokenError, verify_bearer};
 
-/// The new keys of an operation. The engine generates RSA keys while the state is not locked.
-#[derive(Debug)]
-pub struct OperationKeys {
+/// The slow work of an operation, which the engine performs while the state is not locked: it generates RSA keys, and
+/// runs what the operation passes to [`OperationContext::run_unlocked`].
+pub struct UnlockedWork {
     reserve: PregeneratedKeys,
     /// Keys that were generated for this request.
     generated: Vec<(RsaKeySize, RsaKey)>,
     /// The sizes of the keys without which the operation cannot run.
     missing: Vec<RsaKeySize>,
+    /// The function without whose result the operation cannot run.
+    function: Option<Box<dyn FnOnce() -> FunctionResult + Send>>,
+    result: Option<FunctionResult>,
 }
 
-impl OperationKeys {
+/// The result of a function that ran while the state was not locked.
+type FunctionResult = Box<dyn Any + Send>;
+
+impl fmt::Debug for UnlockedWork {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("UnlockedWork")
+            .field("missing", &self.missing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl UnlockedWork {
     pub fn new(reserve: PregeneratedKeys) -> Self {
-        Self { reserve, generated: Vec::new(), missing: Vec::new() }
+        Self { reserve, generated: Vec::new(), missing: Vec::new(), function: None, result: None }
     }
 
-    /// Whether the operation has to run again with more keys.
-    pub(crate) fn are_missing(&self) -> bool {
-        !self.missing.is_empty()
+    /// Whether the operation has to run again after the work.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.missing.is_empty() || self.function.is_some()
     }
 
-    /// Generates the missing keys. Slow.
+    /// Performs the work. Slow.
     ///
     /// # Errors
     ///
     /// Returns an error if the random source fails.
-    pub(crate) fn generate_missing(&mut self) -> Result<(), RsaKeyError> {
+    pub(crate) fn perform(&mut self) -> Result<(), RsaKeyError> {
+        if let Some(function) = self.function.take() {
+            self.result = Some(function());
+        }
         let sizes = std::mem::take(&mut self.missing);
         let keys = RsaKey::generate_all(&sizes)?;
         self.generated.extend(sizes.into_iter().zip(keys));
@@ -61,7 +81,7 @@ impl OperationKeys {
     }
 }
 
-impl Drop for OperationKeys {
+impl Drop for UnlockedWork {
     fn drop(&mut self) {
         self.reserve.put_back(std::mem::take(&mut self.generated));
     }
@@ -84,8 +104,8 @@ pub struct OperationContext<'a> {
     pub system_now: Timestamp,
     /// The generator of new ids.
     pub ids: &'a mut IdGenerator,
-    /// The source of new keys.
-    pub keys: &'a mut OperationKeys,
+    /// The source of new keys, and other slow work.
+    pub work: &'a mut UnlockedWork,
     /// The request log, for the control API.
     pub request_log: &'a Mutex<RequestLog>,
     /// Caches that are not part of the stored state.
@@ -182,7 +202,7 @@ impl<'a> OperationContext<'a> {
                     if let Some(key) = self.ids.next_rsa_key(*size) {
                         let key = key.map_err(|error| error_reply(&error.into()))?;
                         keys.push((None, AsymmetricKey::Rsa(key)));
-                    } else if let Some(key) = self.keys.take(*size) {
+                    } else if let Some(key) = self.work.take(*size) {
                         keys.push((Some(*size), AsymmetricKey::Rsa(key)));
                     } else {
                         missing.push(*size);
@@ -200,15 +220,34 @@ impl<'a> OperationContext<'a> {
         if missing.is_empty() {
             return Ok(keys.into_iter().map(|(_, key)| key).collect());
         }
-        self.keys.missing = missing;
+        self.work.missing = missing;
         for taken in keys {
             if let (Some(size), AsymmetricKey::Rsa(key)) = taken {
-                self.keys.generated.push((size, key));
+                self.work.generated.push((size, key));
             }
         }
         let reply =
             ServiceReply::text(StatusCode::SERVICE_UNAVAILABLE, "the key is being generated");
         Err(reply.with_rejection_reason("key not generated yet"))
+    }
+
+    /// Returns the result of a slow function, which the engine runs while the state is not locked. An operation may
+    /// have one.
+    ///
+    /// # Errors
+    ///
+    /// The handler returns the error unchanged, before it changes the state: the engine runs the function, and then
+    /// the handler again.
+    pub fn run_unlocked<T: Send + 'static>(
+        &mut self,
+        function: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ServiceReply> {
+        if let Some(Ok(result)) = self.work.result.take().map(<FunctionResult>::downcast) {
+            return Ok(*result);
+        }
+        self.work.function = Some(Box::new(|| Box::new(function())));
+        let reply = ServiceReply::text(StatusCode::SERVICE_UNAVAILABLE, "the request is processed");
+        Err(reply.with_rejection_reason("not processed yet"))
     }
 
     /// Records the application for the request log.

@@ -431,7 +431,7 @@ async fn respond(
     } else {
         match engine.begin_request(&request, ingress) {
             RequestProgress::Complete(answer) => answer,
-            RequestProgress::KeysMissing(suspended) => {
+            RequestProgress::WorkSuspended(suspended) => {
                 blocking(Box::new(move || engine.resume_request(&request, suspended))).await?
             }
             RequestProgress::WorkDue => {
