@@ -38,7 +38,7 @@ pub mod tags;
 
 use http::{Method, StatusCode};
 use lanyard_emulator_core::emulated_service::{
-    EmulatedService, EngineError, coded_error, management_error_reply,
+    EmulatedService, EngineError, MAX_BODY_BYTES, coded_error, management_error_reply,
 };
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
@@ -46,6 +46,7 @@ use lanyard_emulator_state::request::ServiceReply;
 
 /// Azure Resource Manager: subscriptions, resource groups, resource providers and long-running operations.
 pub const SERVICE: EmulatedService = EmulatedService {
+    admit_large_body: |call, _| access::authenticate(call).map(|_| MAX_BODY_BYTES),
     error_reply: arm_engine_error,
     check_settings: namespaces::check_namespaces,
     ..EmulatedService::new(

@@ -21,7 +21,7 @@ use super::write_checks::check_change;
 /// The maximum number of blocks of a blob.
 const MAX_BLOCKS: usize = 50_000;
 /// The maximum size of one block.
-const MAX_BLOCK_BYTES: usize = 100 << 20;
+pub(super) const MAX_BLOCK_BYTES: usize = 100 << 20;
 
 /// `PUT /{container}/{blob}` with the type `AppendBlob`: creates an empty blob, or empties an existing one.
 pub(super) fn create_append_blob(

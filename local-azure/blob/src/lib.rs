@@ -40,12 +40,19 @@ mod xml_body;
 mod xml_writer;
 
 use http::Method;
-use lanyard_emulator_core::emulated_service::EmulatedService;
+use lanyard_emulator_core::emulated_service::{EmulatedService, SMALL_BODY_BYTES};
+use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
+use lanyard_emulator_state::request::ServiceReply;
+
+use self::access::authorize_blob;
+use self::append_blob::MAX_BLOCK_BYTES;
+use self::permission::BlobPermission;
 
 /// The Blob service.
 pub const SERVICE: EmulatedService = EmulatedService {
+    admit_large_body,
     error_reply: error::blob_engine_error,
     public_documents: public_document::read_public_document,
     ..EmulatedService::new(AzureService::Blob, OPERATIONS)
@@ -59,6 +66,27 @@ pub const WEBSITE_SERVICE: EmulatedService = EmulatedService {
 
 /// The operations of the Blob service.
 const OPERATIONS: &[&[ServiceOperation]] = &[ACCOUNT, CONTAINER, BLOB];
+
+/// The maximum size of a blob, or of a piece of one, in a request: official clients upload larger blobs in blocks.
+const MAX_CONTENT_BYTES: usize = 256 << 20;
+/// The maximum size of a block list: Azure's 50,000 blocks with the longest ids.
+const MAX_BLOCK_LIST_BYTES: usize = 8 << 20;
+
+fn admit_large_body(
+    call: &mut OperationContext<'_>,
+    operation: &ServiceOperation,
+) -> Result<usize, ServiceReply> {
+    let (permission, most) = match operation.id {
+        "BlockBlob_Upload" | "BlockBlob_StageBlock" => {
+            (&BlobPermission::PUT_BLOB, MAX_CONTENT_BYTES)
+        }
+        "BlockBlob_CommitBlockList" => (&BlobPermission::PUT_BLOB, MAX_BLOCK_LIST_BYTES),
+        "AppendBlob_AppendBlock" => (&BlobPermission::APPEND_BLOCK, MAX_BLOCK_BYTES),
+        _ => return Ok(SMALL_BODY_BYTES),
+    };
+    authorize_blob(call, permission)?;
+    Ok(most)
+}
 
 /// The operations of static websites.
 const WEBSITE_OPERATIONS: &[&[ServiceOperation]] =

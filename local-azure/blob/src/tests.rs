@@ -194,6 +194,27 @@ fn uploaded_blob_is_returned_with_its_properties() {
 }
 
 #[test]
+fn only_the_content_of_blobs_may_be_large_and_only_from_its_writers() {
+    let fixture = BlobFixture::with_blob();
+    let admit = |query: &str| {
+        let url = format!("https://{HOST}/con/b?{query}");
+        fixture.engine.admit_large_body(Ingress::Tunnel, &Method::PUT, &url, &[VERSION])
+    };
+    for (query, with_signature) in [
+        ("", 256 << 20),
+        ("comp=block&blockid=AAAA", 256 << 20),
+        ("comp=appendblock", 100 << 20),
+        ("comp=blocklist", 8 << 20),
+    ] {
+        assert_eq!(admit(&format!("{query}&{}", fixture.sas)), Ok(with_signature), "{query}");
+        assert_eq!(admit(query), Err(401), "{query}");
+        let forged = fixture.sas.replace("sig=", "sig=AAAA");
+        assert_eq!(admit(&format!("{query}&{forged}")), Err(403), "{query}");
+    }
+    assert_eq!(admit(&format!("comp=tags&{}", fixture.sas)), Ok(64 << 10));
+}
+
+#[test]
 fn every_slash_is_part_of_the_name_of_a_blob() {
     let fixture = BlobFixture::with_blob();
     for name in ["a/b", "a//b", "a/b/", "/a"] {

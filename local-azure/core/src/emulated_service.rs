@@ -18,17 +18,23 @@ use lanyard_emulator_state::settings::{EmulatorSettings, SettingsError};
 use serde_json::json;
 use url::Url;
 
-use self::operations::{RouteTable, ServiceOperation};
+use self::operations::{LargeBodyAdmission, RouteTable, ServiceOperation};
 
 /// Reads a document that the service publishes without authentication at a URL. `None` if the URL is not of the
 /// service; the error is a code of the service.
 pub type PublicDocumentReader =
     fn(&AzureState, &AzureClouds, &Url) -> Option<Result<Bytes, &'static str>>;
 
+/// The maximum size of a body that is read before the operation has seen the head of its request: a token request
+/// or a secret of a vault is smaller.
+pub const SMALL_BODY_BYTES: usize = 64 << 10;
+/// The maximum size of most other bodies.
+pub const MAX_BODY_BYTES: usize = 4 << 20;
+
 /// The operations that a crate contributes to a service of Azure, and what the engine must know about them.
 ///
 /// A service can have several contributions. The engine searches their operations in the order of registration, and
-/// the first contribution decides about segments and the error format.
+/// the first contribution decides about segments, large bodies and the error format.
 #[derive(Debug, Clone, Copy)]
 pub struct EmulatedService {
     /// The service of Azure.
@@ -37,6 +43,8 @@ pub struct EmulatedService {
     pub operations: &'static [&'static [ServiceOperation]],
     /// Returns the segments of a request's path, as the paths of the operations match them.
     pub segments: fn(&ServiceRequest) -> Vec<Cow<'_, str>>,
+    /// Admits the large bodies of the service's operations. Without it, there are none.
+    pub admit_large_body: LargeBodyAdmission,
     /// Writes an error of the engine in the format of the service.
     pub error_reply: fn(EngineError<'_>) -> ServiceReply,
     /// Checks and completes the settings that the service reads.
@@ -55,6 +63,7 @@ impl EmulatedService {
             service,
             operations,
             segments: |request| request.segments().collect(),
+            admit_large_body: |_, _| Ok(SMALL_BODY_BYTES),
             error_reply: management_error_reply,
             check_settings: |_| Ok(()),
             public_documents: |_, _, _| None,
@@ -72,7 +81,7 @@ pub enum EngineError<'e> {
         /// The id of the most similar operation.
         nearest: Option<&'static str>,
     },
-    /// The body has more than `most` bytes, or the connection closed before its end.
+    /// The body has more than `most` bytes.
     BodyTooLarge { most: usize },
     /// The error of a fault rule. Without a code, the one that belongs to the status.
     Injected { status: StatusCode, code: Option<&'e str>, message: &'e str },
@@ -122,7 +131,8 @@ pub fn coded_error(status: StatusCode, code: &str, message: &str) -> ServiceRepl
 
 /// The text of [`EngineError::BodyTooLarge`].
 pub fn body_too_large_message(most: usize) -> String {
-    format!("the body is larger than {} MiB, or the connection closed before its end", most >> 20)
+    let (size, unit) = if most < 1 << 20 { (most >> 10, "KiB") } else { (most >> 20, "MiB") };
+    format!("the body is larger than {size} {unit}")
 }
 
 fn management_code(status: StatusCode) -> &'static str {
@@ -219,6 +229,11 @@ impl ServiceSet {
             Some(known) => (known.segments)(request),
             None => request.segments().collect(),
         }
+    }
+
+    /// The admission of large bodies of a service.
+    pub(crate) fn large_body_admission(&self, service: AzureService) -> LargeBodyAdmission {
+        self.service(service).map_or(|_, _| Ok(SMALL_BODY_BYTES), |known| known.admit_large_body)
     }
 
     /// The error format of a service.

@@ -1,5 +1,6 @@
 //! Processes a request: endpoint, fault rules, operation, headers, request log, state file.
 
+mod large_bodies;
 mod state_writes;
 
 use std::sync::OnceLock;
@@ -28,6 +29,7 @@ use crate::fault_replies::replacement_reply;
 pub use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
 use crate::operation_context::{OperationContext, StateChange, UnlockedWork};
+use crate::path_parameters::PathParameters;
 use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request_log::{RequestLog, RequestLogEntry};
 use crate::service_caches::ServiceCaches;
@@ -394,7 +396,6 @@ impl EmulatorEngine {
         work: &mut UnlockedWork,
     ) -> ServiceReply {
         let RoutedRequest { request, place, operation } = routed;
-        let now = state.azure.clock.emulated_time(self.clock.now());
         let (operation, parameters) = match operation {
             OperationLookup::Found(operation, parameters) => (operation, parameters),
             OperationLookup::NotFound(nearest) => {
@@ -404,15 +405,31 @@ impl EmulatorEngine {
             }
         };
         trace.operation = Some(operation.id);
+        let mut call = self.operation_context(state, request, place, &parameters, work);
+        let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
+        trace.caller = call.caller;
+        trace.state_change = trace.state_change.max(call.state_change);
+        reply
+    }
+
+    fn operation_context<'a>(
+        &'a self,
+        state: &'a mut State,
+        request: &'a ServiceRequest,
+        endpoint: ServiceEndpoint,
+        parameters: &'a PathParameters<'a>,
+        work: &'a mut UnlockedWork,
+    ) -> OperationContext<'a> {
         let State { azure, ids, caches } = state;
-        let mut call = OperationContext {
+        let system_now = self.clock.now();
+        OperationContext {
             request,
-            endpoint: place,
-            now,
-            system_now: self.clock.now(),
+            endpoint,
+            now: azure.clock.emulated_time(system_now),
+            system_now,
             ids,
             work,
-            parameters: &parameters,
+            parameters,
             caller: None,
             state_change: StateChange::Unchanged,
             azure,
@@ -422,11 +439,7 @@ impl EmulatorEngine {
             caches,
             local_url: self.local_url.get().map(String::as_str),
             authority: &self.authority,
-        };
-        let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
-        trace.caller = call.caller;
-        trace.state_change = trace.state_change.max(call.state_change);
-        reply
+        }
     }
 }
 

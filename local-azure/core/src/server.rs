@@ -1,7 +1,10 @@
 //! The listener: one port serves as the proxy for Azure's names, the metadata service and the control API.
 
+mod connection_activity;
 mod intercepted_tls;
+mod open_connections;
 mod reply_delivery;
+mod request_body;
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -12,14 +15,13 @@ use std::{fmt, io};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{Method, StatusCode, Uri};
-use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulConnection;
 use lanyard_clock::SharedClock;
 use lanyard_emulator_state::azure_clouds::AzureClouds;
-use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::fault_rules::ReplyDelivery;
 use lanyard_emulator_state::identity_binding::is_proxy_server_name;
 use lanyard_emulator_state::request::{HTTPS_PORT, RequestScheme, ServiceReply, ServiceRequest};
@@ -30,26 +32,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use self::connection_activity::{ConnectionActivity, RequestInFlight};
+pub use self::connection_activity::{FIRST_REQUEST_TIMEOUT, IDLE_TIMEOUT};
+pub use self::open_connections::{MAX_CONNECTIONS, REQUEST_GRACE};
+use self::open_connections::{PeerConnections, UnusedConnections};
 use self::reply_delivery::{ConnectionReset, ReplyBody, ResettableStream};
-use crate::emulated_service::{EngineError, management_error_reply};
+pub use self::request_body::BODY_TIMEOUT;
+use self::request_body::{BodyError, read_body};
 use crate::engine::{EmulatorEngine, EngineReply, RequestProgress, state_write_failed_reply};
-use crate::ingress::{CONTROL_HEADER, Ingress, PROXY_TARGET_HEADER, ProxyTarget};
+use crate::ingress::{Ingress, PROXY_TARGET_HEADER, ProxyTarget};
 
-/// The maximum size of a body: a vault secret has 25 KB, a certificate import somewhat more.
-pub const MAX_BODY_BYTES: usize = 4 << 20;
-/// The maximum size of a body for the Blob service: official clients upload larger blobs in blocks.
-const MAX_BLOB_BODY_BYTES: usize = 256 << 20;
-/// The maximum size of a snapshot, in requests with the header of the control API. A web page cannot send it.
-const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
-const SNAPSHOT_PATH: &str = "/lanyard/v1/snapshot";
 const CONTROL_PATH: &str = "/lanyard/";
 /// Handling a larger body takes so long that it would block the other connections of a thread.
 const LARGE_BODY_BYTES: usize = 1 << 20;
-/// How long a shutdown waits for connections to finish.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// How long a shutdown, or the end of an idle connection, waits for replies that are being sent.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// The maximum number of open connections; more wait in the system's queue.
-pub const MAX_CONNECTIONS: usize = 1024;
 /// The pause after a failed accept: until a file descriptor is free, every attempt would fail immediately.
 pub const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -63,8 +61,6 @@ pub struct ConnectionContext {
     tls: TlsAcceptor,
     /// Whether requests may address the port by names other than loopback names.
     allow_foreign_names: bool,
-    /// Whether the connection has to be reset; each connection has its own.
-    reset: ConnectionReset,
 }
 
 impl fmt::Debug for ConnectionContext {
@@ -77,14 +73,20 @@ impl ConnectionContext {
     /// Creates the context, with TLS certificates for Azure's names.
     pub fn new(engine: Arc<EmulatorEngine>, remote: bool) -> Result<Self, rustls::Error> {
         let tls = TlsAcceptor::from(Arc::new(intercepted_tls::tls_config(&engine)?));
-        let reset = ConnectionReset::default();
-        Ok(Self { engine, tls, allow_foreign_names: remote, reset })
+        Ok(Self { engine, tls, allow_foreign_names: remote })
     }
+}
 
-    /// The context of a new connection.
-    fn for_new_connection(&self) -> Self {
-        Self { reset: ConnectionReset::default(), ..self.clone() }
-    }
+/// One connection, which its requests share.
+struct Connection {
+    context: ConnectionContext,
+    peer: IpAddr,
+    /// The real clock.
+    clock: SharedClock,
+    stop: watch::Receiver<bool>,
+    /// Whether the connection has to be reset.
+    reset: ConnectionReset,
+    activity: ConnectionActivity,
 }
 
 /// A source of connections.
@@ -103,29 +105,50 @@ impl ConnectionListener for TcpListener {
 /// `clock` is the real clock, independent of the emulated time.
 pub async fn serve(
     mut listener: impl ConnectionListener,
-    gate: ConnectionContext,
+    context: ConnectionContext,
     clock: SharedClock,
     most: usize,
     mut stop: watch::Receiver<bool>,
 ) {
     let room = Arc::new(Semaphore::new(most));
+    let peers = PeerConnections::default();
+    let mut unused = UnusedConnections::default();
     let mut connections = JoinSet::new();
     let mut is_failing = false;
     loop {
         let accepted = tokio::select! {
-            accepted = accept_with_permit(&mut listener, &room) => accepted,
+            accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
             () = wait_for_stop(&mut stop) => break,
         };
         match accepted {
-            Ok((stream, peer, place)) => {
+            Ok((stream, peer)) => {
                 is_failing = false;
-                let gate = gate.for_new_connection();
-                let served = serve_connection(stream, peer.ip(), gate, stop.clone());
-                connections.spawn(async move {
+                let waiting = wait_for_permit(&room, &mut unused, &clock);
+                let permit = tokio::select! {
+                    permit = waiting => permit,
+                    () = wait_for_stop(&mut stop) => break,
+                };
+                let peer = peer.ip().to_canonical();
+                let Some(counted) = peers.open(peer) else {
+                    tracing::debug!(%peer, "a connection is closed: its peer has too many");
+                    continue;
+                };
+                let activity = ConnectionActivity::default();
+                let connection = Connection {
+                    context: context.clone(),
+                    peer,
+                    clock: SharedClock::clone(&clock),
+                    stop: stop.clone(),
+                    reset: ConnectionReset::default(),
+                    activity: activity.clone(),
+                };
+                let served = serve_connection(stream, Arc::new(connection));
+                let task = connections.spawn(async move {
                     served.await;
-                    drop(place);
+                    drop((permit, counted));
                 });
+                unused.add(task, activity, clock.monotonic());
             }
             Err(error) => {
                 if !is_failing {
@@ -147,14 +170,28 @@ pub async fn serve(
     }
 }
 
-/// Accepts the next connection as soon as a permit is free. Cancel safe: the connection is accepted last.
-async fn accept_with_permit(
-    listener: &mut impl ConnectionListener,
+/// Waits until another connection may be open. Meanwhile, connections that send no request are closed.
+async fn wait_for_permit(
     room: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
-    Ok((stream, peer, place))
+    unused: &mut UnusedConnections,
+    clock: &SharedClock,
+) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+            return Some(permit);
+        }
+        let remaining = unused.close_oldest(clock.monotonic());
+        let next_close = async {
+            match remaining {
+                Some(remaining) => clock.sleep(remaining).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            permit = Arc::clone(room).acquire_owned() => return permit.ok(),
+            () = next_close => {}
+        }
+    }
 }
 
 /// Waits until the server must stop, or its handle is dropped.
@@ -172,57 +209,72 @@ struct TunnelRequest {
 /// The requested tunnel of a connection.
 type RequestedTunnel = Arc<Mutex<Option<TunnelRequest>>>;
 
-async fn serve_connection(
-    stream: TcpStream,
-    peer: IpAddr,
-    gate: ConnectionContext,
-    mut stop: watch::Receiver<bool>,
-) {
+async fn serve_connection(stream: TcpStream, connection: Arc<Connection>) {
     // Otherwise Nagle's algorithm and delayed acknowledgements add 40 ms to small requests.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let mut first = [0_u8; 1];
-    let peeked = tokio::select! {
-        peeked = stream.peek(&mut first) => peeked,
-        () = wait_for_stop(&mut stop) => return,
-    };
-    if !matches!(peeked, Ok(1)) {
+    if !matches!(connection.within_first_timeout(stream.peek(&mut first)).await, Some(Ok(1))) {
         return;
     }
-    let stream = ResettableStream::new(stream, gate.reset.clone());
+    let stream = ResettableStream::new(stream, connection.reset.clone());
     if first[0] == TLS_HANDSHAKE {
-        return serve_intercepted_tls(stream, peer, gate, stop).await;
+        return serve_intercepted_tls(stream, connection).await;
     }
     let asked = RequestedTunnel::default();
     let service = service_fn(|request| {
-        let (gate, asked) = (gate.clone(), Arc::clone(&asked));
-        async move { handle_port_request(gate, peer, &asked, request).await }
+        let (connection, asked) = (Arc::clone(&connection), Arc::clone(&asked));
+        async move { handle_port_request(&connection, &asked, request).await }
     });
-    let mut served = pin!(
-        hyper::server::conn::http1::Builder::new()
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades()
-    );
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = wait_for_stop(&mut stop) => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
-    }
+    let builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    connection.run_to_end(served).await;
     let tunnel = asked.lock().take();
     if let Some(TunnelRequest { upgrade, is_half_closed }) = tunnel
         && let Ok(upgraded) = upgrade.await
     {
         let stream = TokioIo::new(upgraded);
         if is_half_closed {
-            serve_half_closed(stream, stop).await;
+            serve_half_closed(stream, connection.stop.clone()).await;
         } else {
-            serve_intercepted_tls(stream, peer, gate, stop).await;
+            serve_intercepted_tls(stream, connection).await;
+        }
+    }
+}
+
+impl Connection {
+    /// The result of the start of a connection; `None` if it takes too long, or if the server must stop.
+    async fn within_first_timeout<T>(&self, start: impl Future<Output = T>) -> Option<T> {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            started = start => Some(started),
+            () = async { self.clock.sleep(FIRST_REQUEST_TIMEOUT).await } => None,
+            () = wait_for_stop(&mut stop) => None,
+        }
+    }
+
+    /// Handles the requests of a connection until it ends. A connection that is idle for too long, or that the
+    /// server must stop, may complete the replies that are being sent.
+    async fn run_to_end<C: GracefulConnection<Error: fmt::Display>>(&self, served: C) {
+        let (mut served, mut stop) = (pin!(served), self.stop.clone());
+        let ended = tokio::select! {
+            ended = served.as_mut() => ended,
+            () = self.activity.wait_until_idle(&self.clock) => {
+                served.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = served => ended,
+                    () = self.clock.sleep(SHUTDOWN_GRACE) => return,
+                }
+            }
+            () = wait_for_stop(&mut stop) => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
         }
     }
 }
@@ -247,18 +299,12 @@ where
 }
 
 /// Serves TLS with a certificate for the requested Azure host.
-async fn serve_intercepted_tls<S>(
-    stream: S,
-    peer: IpAddr,
-    gate: ConnectionContext,
-    mut stop: watch::Receiver<bool>,
-) where
+async fn serve_intercepted_tls<S>(stream: S, connection: Arc<Connection>)
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let handshake = tokio::select! {
-        handshake = gate.tls.accept(stream) => handshake,
-        () = wait_for_stop(&mut stop) => return,
-    };
+    let accepted = connection.context.tls.accept(stream);
+    let Some(handshake) = connection.within_first_timeout(accepted).await else { return };
     let stream = match handshake {
         Ok(stream) => stream,
         Err(error) => {
@@ -268,21 +314,11 @@ async fn serve_intercepted_tls<S>(
     };
     let name = stream.get_ref().1.server_name().unwrap_or_default().to_ascii_lowercase();
     let service = service_fn(|request| {
-        let (gate, name) = (gate.clone(), name.clone());
-        async move { handle_tunnel_request(gate, peer, &name, request).await }
+        let (connection, name) = (Arc::clone(&connection), name.clone());
+        async move { handle_tunnel_request(&connection, &name, request).await }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
-    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = wait_for_stop(&mut stop) => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "an intercepted connection ended early");
-    }
+    connection.run_to_end(builder.serve_connection(TokioIo::new(stream), service)).await;
 }
 
 /// No reply is sent: the connection is closed.
@@ -290,6 +326,10 @@ async fn serve_intercepted_tls<S>(
 enum ConnectionAborted {
     #[error("the connection was reset by an injected fault")]
     FaultInjected,
+    #[error("the connection closed before the end of the body of its request")]
+    BodyInterrupted,
+    #[error("the client sent the body of its request too slowly")]
+    BodyTimedOut,
     #[error("the runtime ended before the reply was ready")]
     Interrupted(#[source] tokio::task::JoinError),
 }
@@ -297,41 +337,43 @@ enum ConnectionAborted {
 type HttpResponse = http::Response<ReplyBody>;
 
 async fn handle_port_request(
-    gate: ConnectionContext,
-    peer: IpAddr,
+    connection: &Connection,
     asked: &RequestedTunnel,
     mut request: http::Request<Incoming>,
 ) -> Result<HttpResponse, ConnectionAborted> {
+    let in_flight = connection.activity.begin_request();
+    let (peer, engine) = (connection.peer, &connection.context.engine);
     if request.method() == Method::CONNECT {
         let host = normalize_host(request.uri().host().unwrap_or_default());
         let port = request.uri().port_u16().unwrap_or(443);
-        if let Some(rejection) = gate.engine.reject_tunnel(&host, port) {
-            return Ok(gate.http_response(rejection, false, ReplyDelivery::Complete));
+        if let Some(rejection) = engine.reject_tunnel(&host, port) {
+            return Ok(connection.complete_response(rejection, false, in_flight));
         }
-        let is_half_closed = gate.engine.half_closes_tunnel(&host);
+        let is_half_closed = engine.half_closes_tunnel(&host);
         let upgrade = hyper::upgrade::on(&mut request);
         *asked.lock() = Some(TunnelRequest { upgrade, is_half_closed });
         let reply = ServiceReply::empty(StatusCode::OK);
-        return Ok(gate.http_response(reply, false, ReplyDelivery::Complete));
+        return Ok(connection.complete_response(reply, false, in_flight));
     }
     if let Some(authority) = request.uri().authority() {
         let origin =
             RequestOrigin::plain(peer, RequestAuthority::of_uri(authority), Ingress::Proxy);
-        return respond(&gate, origin, request).await;
+        return respond(connection, origin, request, in_flight).await;
     }
     let authority = RequestAuthority::from_header(&request);
-    if !gate.allow_foreign_names && !is_loopback(&authority.host) {
+    if !connection.context.allow_foreign_names && !is_loopback(&authority.host) {
         let origin = RequestOrigin::plain(peer, authority, Ingress::ForeignHostName);
-        return respond(&gate, origin, request).await;
+        return respond(connection, origin, request, in_flight).await;
     }
-    if let Some(ProxyTarget { host, path }) = proxy_target(&gate.engine.clouds, &request) {
+    if let Some(ProxyTarget { host, path }) = proxy_target(&engine.clouds, &request) {
         let authority = RequestAuthority::of_host(host);
         let mut origin = RequestOrigin::plain(peer, authority, Ingress::ProxyTarget);
         origin.path = Some(path);
-        return respond(&gate, origin, request).await;
+        return respond(connection, origin, request, in_flight).await;
     }
     let ingress = if peer.is_loopback() { Ingress::Port } else { Ingress::RemotePort };
-    respond(&gate, RequestOrigin::plain(peer, authority, ingress), request).await
+    let origin = RequestOrigin::plain(peer, authority, ingress);
+    respond(connection, origin, request, in_flight).await
 }
 
 fn proxy_target(clouds: &AzureClouds, request: &http::Request<Incoming>) -> Option<ProxyTarget> {
@@ -340,23 +382,25 @@ fn proxy_target(clouds: &AzureClouds, request: &http::Request<Incoming>) -> Opti
 }
 
 async fn handle_tunnel_request(
-    gate: ConnectionContext,
-    peer: IpAddr,
+    connection: &Connection,
     name: &str,
     request: http::Request<Incoming>,
 ) -> Result<HttpResponse, ConnectionAborted> {
+    let in_flight = connection.activity.begin_request();
+    let peer = connection.peer;
     // Clients of a token proxy name the token service or the API server as the host.
     if is_proxy_server_name(name) {
         let authority = RequestAuthority::of_host(name.to_owned());
         let origin = RequestOrigin::encrypted(peer, authority, Ingress::TokenProxy);
-        return respond(&gate, origin, request).await;
+        return respond(connection, origin, request, in_flight).await;
     }
     let authority = match request.uri().authority() {
         Some(authority) => RequestAuthority::of_uri(authority),
         None => RequestAuthority::from_header(&request),
     };
     let ingress = if authority.host == name { Ingress::Tunnel } else { Ingress::MisdirectedTunnel };
-    respond(&gate, RequestOrigin::encrypted(peer, authority, ingress), request).await
+    let origin = RequestOrigin::encrypted(peer, authority, ingress);
+    respond(connection, origin, request, in_flight).await
 }
 
 /// The host and the port that a request names.
@@ -403,24 +447,48 @@ impl RequestOrigin {
     const fn encrypted(peer: IpAddr, authority: RequestAuthority, ingress: Ingress) -> Self {
         Self { scheme: RequestScheme::Https, peer, authority, path: None, ingress }
     }
+
+    /// The request without its body.
+    fn into_request(self, clouds: &AzureClouds, parts: http::request::Parts) -> ServiceRequest {
+        let path = self.path.as_deref().unwrap_or_else(|| parts.uri.path());
+        let RequestAuthority { host, port } = self.authority;
+        ServiceRequest {
+            method: parts.method,
+            scheme: self.scheme,
+            client_ip: Some(self.peer),
+            path: clouds.request_path(&host, path),
+            host,
+            port: port.unwrap_or(HTTPS_PORT),
+            query: parse_query(&parts.uri),
+            headers: parts.headers,
+            body: Bytes::new(),
+        }
+    }
 }
 
 async fn respond(
-    gate: &ConnectionContext,
+    connection: &Connection,
     origin: RequestOrigin,
     request: http::Request<Incoming>,
+    in_flight: RequestInFlight,
 ) -> Result<HttpResponse, ConnectionAborted> {
     let head = request.method() == Method::HEAD;
-    let engine = Arc::clone(&gate.engine);
+    let engine = Arc::clone(&connection.context.engine);
     let ingress = origin.ingress;
-    let request = match read_request(&engine.clouds, origin, request).await {
-        Ok(request) => request,
-        Err(rejected) => {
-            let reply = rejected.reply(&engine, ingress).with_rejection_reason("body");
-            let reply = engine.record_rejection(&rejected.request, reply);
-            return Ok(gate.http_response(reply, head, ReplyDelivery::Complete));
+    let (parts, body) = request.into_parts();
+    let mut request = origin.into_request(&engine.clouds, parts);
+    match read_body(&engine, ingress, &request, body, &connection.clock).await {
+        Ok(body) => request.body = body,
+        Err(BodyError::Rejected(answer)) => {
+            return Ok(connection.complete_response(answer.reply, head, in_flight));
         }
-    };
+        Err(BodyError::TooLarge { most }) => {
+            let reply = engine.reject_large_body(&request, ingress, most);
+            return Ok(connection.complete_response(reply, head, in_flight));
+        }
+        Err(BodyError::Interrupted) => return Err(ConnectionAborted::BodyInterrupted),
+        Err(BodyError::TimedOut) => return Err(ConnectionAborted::BodyTimedOut),
+    }
     // Creating keys and hashing large bodies would block the other connections of this thread.
     let blocking = |run: Box<dyn FnOnce() -> EngineReply + Send>| async move {
         tokio::task::spawn_blocking(run).await.map_err(ConnectionAborted::Interrupted)
@@ -444,75 +512,13 @@ async fn respond(
         reply = state_write_failed_reply(&error);
     }
     if !delay.is_zero() {
-        gate.engine.clock.sleep(delay).await;
+        connection.context.engine.clock.sleep(delay).await;
     }
     if delivery == ReplyDelivery::ResetBeforeHeaders {
-        gate.reset.request();
+        connection.reset.request();
         return Err(ConnectionAborted::FaultInjected);
     }
-    Ok(gate.http_response(reply, head, delivery))
-}
-
-/// A request whose body is larger than the limit, or incomplete.
-struct RequestWithoutBody {
-    request: ServiceRequest,
-    /// The limit in bytes.
-    most: usize,
-}
-
-impl RequestWithoutBody {
-    /// The error in the format of the service that the request names.
-    fn reply(&self, engine: &EmulatorEngine, ingress: Ingress) -> ServiceReply {
-        let is_control = ingress == Ingress::Port && self.request.path.starts_with(CONTROL_PATH);
-        let service = if is_control {
-            Some(AzureService::Control)
-        } else {
-            engine.clouds.endpoint_of_host(&self.request.host).map(|endpoint| endpoint.service)
-        };
-        let error = EngineError::BodyTooLarge { most: self.most };
-        match service {
-            Some(service) => (engine.services.error_format(service))(error),
-            None => management_error_reply(error),
-        }
-    }
-}
-
-/// Reads a complete request.
-async fn read_request(
-    clouds: &AzureClouds,
-    origin: RequestOrigin,
-    request: http::Request<Incoming>,
-) -> Result<ServiceRequest, RequestWithoutBody> {
-    let (parts, body) = request.into_parts();
-    let path = origin.path.as_deref().unwrap_or_else(|| parts.uri.path());
-    let is_restore = origin.ingress == Ingress::Port
-        && parts.method == Method::PUT
-        && path == SNAPSHOT_PATH
-        && parts.headers.get(CONTROL_HEADER).is_some_and(|value| value == "1");
-    let RequestAuthority { host, port } = origin.authority;
-    let most = if is_restore { MAX_SNAPSHOT_BYTES } else { max_body_bytes(clouds, &host) };
-    let mut request = ServiceRequest {
-        method: parts.method,
-        scheme: origin.scheme,
-        client_ip: Some(origin.peer.to_canonical()),
-        path: clouds.request_path(&host, path),
-        host,
-        port: port.unwrap_or(HTTPS_PORT),
-        query: parse_query(&parts.uri),
-        headers: parts.headers,
-        body: Bytes::new(),
-    };
-    match Limited::new(body, most).collect().await {
-        Ok(body) => {
-            request.body = body.to_bytes();
-            Ok(request)
-        }
-        Err(_) => Err(RequestWithoutBody { request, most }),
-    }
-}
-
-fn max_body_bytes(clouds: &AzureClouds, host: &str) -> usize {
-    if clouds.is_blob_host(host) { MAX_BLOB_BODY_BYTES } else { MAX_BODY_BYTES }
+    Ok(connection.http_response(reply, head, delivery, in_flight))
 }
 
 fn parse_query(uri: &Uri) -> Vec<(String, String)> {
@@ -520,17 +526,28 @@ fn parse_query(uri: &Uri) -> Vec<(String, String)> {
     url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
 }
 
-impl ConnectionContext {
+impl Connection {
+    fn complete_response(
+        &self,
+        reply: ServiceReply,
+        head: bool,
+        in_flight: RequestInFlight,
+    ) -> HttpResponse {
+        self.http_response(reply, head, ReplyDelivery::Complete, in_flight)
+    }
+
     fn http_response(
         &self,
         reply: ServiceReply,
         head: bool,
         delivery: ReplyDelivery,
+        in_flight: RequestInFlight,
     ) -> HttpResponse {
         let length = reply.body.len();
         let (body, delivery) =
             if head { (Bytes::new(), ReplyDelivery::Complete) } else { (reply.body, delivery) };
-        let body = ReplyBody::new(body, delivery, &self.engine.clock, &self.reset);
+        let clock = &self.context.engine.clock;
+        let body = ReplyBody::new(body, delivery, clock, &self.reset, in_flight);
         let mut response = http::Response::new(body);
         *response.status_mut() = reply.status;
         *response.headers_mut() = *reply.headers;
@@ -548,16 +565,4 @@ fn normalize_host(host: &str) -> String {
 
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::emulated_service::body_too_large_message;
-
-    #[test]
-    fn error_names_the_limit_that_applied() {
-        let message = body_too_large_message(MAX_SNAPSHOT_BYTES);
-        assert!(message.contains("larger than 1024 MiB"), "{message}");
-    }
 }

@@ -20,7 +20,7 @@ mod state_listing;
 
 use http::{Method, StatusCode};
 use lanyard_emulator_core::emulated_service::{
-    EmulatedService, EngineError, body_too_large_message, management_error_reply,
+    EmulatedService, EngineError, MAX_BODY_BYTES, body_too_large_message, management_error_reply,
 };
 use lanyard_emulator_core::ingress::CONTROL_HEADER;
 use lanyard_emulator_core::operation_context::OperationContext;
@@ -58,7 +58,15 @@ const PAGE_OPERATIONS: &[ServiceOperation] = &[
     },
 ];
 
+/// The maximum size of a snapshot.
+const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
+
 pub(crate) const SERVICE: EmulatedService = EmulatedService {
+    admit_large_body: |call, operation| {
+        require_control_header(call, |_| Ok(ServiceReply::empty(StatusCode::OK)))?;
+        let is_snapshot = operation.id == "Snapshot_Restore";
+        Ok(if is_snapshot { MAX_SNAPSHOT_BYTES } else { MAX_BODY_BYTES })
+    },
     error_reply: control_engine_error,
     ..EmulatedService::new(AzureService::Control, OPERATIONS)
 };

@@ -58,6 +58,31 @@ impl EngineFixture {
         headers: &[(&str, &str)],
         body: &str,
     ) -> ServiceReply {
+        let request = self.build_request(ingress, method, url, headers, body);
+        self.engine.handle_request(&request, ingress).reply
+    }
+
+    /// The maximum size of a large body with this head, or the status of the rejection.
+    pub fn admit_large_body(
+        &self,
+        ingress: Ingress,
+        method: &Method,
+        url: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<usize, u16> {
+        let request = self.build_request(ingress, method, url, headers, "");
+        let admitted = self.engine.admit_large_body(&request, ingress);
+        admitted.map_err(|answer| answer.reply.status.as_u16())
+    }
+
+    pub fn build_request(
+        &self,
+        ingress: Ingress,
+        method: &Method,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> ServiceRequest {
         let url = url::Url::parse(url).unwrap();
         let headers: HeaderMap = headers
             .iter()
@@ -66,7 +91,7 @@ impl EngineFixture {
                 (name, HeaderValue::from_str(value).unwrap())
             })
             .collect();
-        let request = ServiceRequest {
+        ServiceRequest {
             method: method.clone(),
             scheme: if ingress == Ingress::Tunnel {
                 RequestScheme::Https
@@ -80,8 +105,7 @@ impl EngineFixture {
             query: url.query_pairs().into_owned().collect(),
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),
-        };
-        self.engine.handle_request(&request, ingress).reply
+        }
     }
 
     pub fn get(&self, ingress: Ingress, url: &str, headers: &[(&str, &str)]) -> ServiceReply {

@@ -38,7 +38,7 @@ mod users;
 
 use http::{Method, StatusCode};
 use lanyard_emulator_core::emulated_service::{
-    EmulatedService, EngineError, management_error_reply,
+    EmulatedService, EngineError, MAX_BODY_BYTES, management_error_reply,
 };
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
@@ -51,6 +51,10 @@ use self::path::odata_segments;
 /// Microsoft Graph.
 pub const SERVICE: EmulatedService = EmulatedService {
     segments: |request| odata_segments(request.segments()),
+    admit_large_body: |call, _| {
+        let authenticated = respond(call, |_| Ok(ServiceReply::empty(StatusCode::OK)));
+        authenticated.map(|_| MAX_BODY_BYTES)
+    },
     error_reply: graph_engine_error,
     ..EmulatedService::new(AzureService::Graph, OPERATIONS)
 };

@@ -85,7 +85,8 @@ pub(super) fn authorized_vault_mut<'c>(
     }
 }
 
-fn authenticate(
+/// Verifies the token of a request for the vault at `host`.
+pub(super) fn authenticate(
     call: &mut OperationContext<'_>,
     host: &str,
 ) -> Result<Arc<AuthenticatedCaller>, ServiceReply> {

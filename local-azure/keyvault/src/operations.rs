@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use lanyard_emulator_core::emulated_service::{
-    EmulatedService, EngineError, coded_error, management_error_reply,
+    EmulatedService, EngineError, MAX_BODY_BYTES, coded_error, management_error_reply,
 };
 use lanyard_emulator_core::operations::{OperationHandler, OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
@@ -11,6 +11,7 @@ use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::key_content::KeyContent;
 use lanyard_emulator_state::vaults::vault::SecretContent;
 
+use super::access::authenticate;
 use super::backups::{back_up_object, restore_object};
 use super::deleted_objects::{
     delete_object, get_deleted_object, list_deleted_objects, purge_deleted_object,
@@ -25,6 +26,7 @@ use crate::pending_certificates;
 
 /// The data plane of vaults.
 pub const SERVICE: EmulatedService = EmulatedService {
+    admit_large_body: |call, _| authenticate(call, &call.request.host).map(|_| MAX_BODY_BYTES),
     error_reply: vault_engine_error,
     ..EmulatedService::new(AzureService::KeyVault, OPERATIONS)
 };

@@ -109,8 +109,8 @@ impl AzureClouds {
     }
 
     /// Whether a host serves blobs or a static website: double slashes in their paths are
-    /// significant, and bodies are large.
-    pub fn is_blob_host(&self, host: &str) -> bool {
+    /// significant.
+    fn is_blob_host(&self, host: &str) -> bool {
         self.iter().any(|cloud| {
             let service = cloud.storage_service(host);
             matches!(service, Some(AzureService::Blob | AzureService::StaticWebsite))

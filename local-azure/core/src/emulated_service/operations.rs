@@ -26,6 +26,11 @@ pub enum OperationSupport {
 /// The handler of an operation. `Err` is a rejection: a reply without a change of state.
 pub type OperationHandler = fn(&mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply>;
 
+/// Decides by the head of a request whether its body may be large: authenticates the caller, and returns the maximum
+/// size in bytes.
+pub type LargeBodyAdmission =
+    fn(&mut OperationContext<'_>, &ServiceOperation) -> Result<usize, ServiceReply>;
+
 /// One operation that the emulator implements.
 #[derive(Debug, Clone)]
 pub struct ServiceOperation {

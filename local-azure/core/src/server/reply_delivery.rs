@@ -17,6 +17,8 @@ use lanyard_emulator_state::fault_rules::ReplyDelivery;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::connection_activity::RequestInFlight;
+
 /// The number of pieces of a slow body.
 const SLOW_PIECES: usize = 8;
 /// The time in which the connection writes the headers, or the first bytes of a body, before it ends.
@@ -130,6 +132,8 @@ pub(super) struct FaultyBody {
     sleep: Option<SleepFuture>,
     ends: BodyEnd,
     length: u64,
+    /// A slow body is not idle.
+    _request: RequestInFlight,
 }
 
 /// What follows the last piece.
@@ -146,11 +150,21 @@ impl ReplyBody {
         delivery: ReplyDelivery,
         clock: &SharedClock,
         reset: &ConnectionReset,
+        request: RequestInFlight,
     ) -> Self {
         let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
         let faulty = |pieces, pause, ends| {
             let clock = SharedClock::clone(clock);
-            Self::Faulty(Box::new(FaultyBody { clock, pieces, pause, sleep: None, ends, length }))
+            let sleep = None;
+            Self::Faulty(Box::new(FaultyBody {
+                clock,
+                pieces,
+                pause,
+                sleep,
+                ends,
+                length,
+                _request: request,
+            }))
         };
         match delivery {
             ReplyDelivery::Complete | ReplyDelivery::ResetBeforeHeaders => {

@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::testing::seeded_state::{issue_access_token_for, seeded_nine_identities};
 use crate::testing::{EngineFixture, azure_with_test_principals};
 
 /// A host of each service, and one of each further cloud.
@@ -204,6 +205,53 @@ fn unknown_names_in_settings_are_rejected() {
     assert!(check(quota).contains("Cores"));
     let namespace = json!({ "resourceManager": { "unregisteredNamespaces": ["X.Y"] } });
     assert!(check(namespace).contains("X.Y"));
+}
+
+#[test]
+fn large_bodies_are_admitted_only_from_authenticated_callers() {
+    let (azure, _) = seeded_nine_identities();
+    let client = azure.registry.test_clients.as_ref().unwrap().secret_client;
+    let probe = EngineFixture::new(azure);
+    let control = "http://127.0.0.1/lanyard/v1";
+    let admit = |ingress, method: &Method, url: &str, header: (&str, &str)| {
+        probe.admit_large_body(ingress, method, url, &[header])
+    };
+    let group = "https://management.azure.com/subscriptions/sub/resourceGroups/g";
+    for (method, url, audience) in [
+        (Method::PUT, format!("{group}?api-version=2021-04-01"), "https://management.azure.com/"),
+        (
+            Method::PUT,
+            "https://platform-kv.vault.azure.net/secrets/s".to_owned(),
+            "https://vault.azure.net",
+        ),
+        (
+            Method::POST,
+            "https://graph.microsoft.com/v1.0/applications".to_owned(),
+            "https://graph.microsoft.com",
+        ),
+    ] {
+        let without_token = admit(Ingress::Tunnel, &method, &url, ("accept", "*/*"));
+        assert_eq!(without_token, Err(401), "{url}");
+        let bearer = format!("Bearer {}", issue_access_token_for(&probe, client, audience));
+        let with_token = admit(Ingress::Tunnel, &method, &url, ("authorization", &bearer));
+        assert_eq!(with_token, Ok(4 << 20), "{url}");
+    }
+    for (path, header, expected) in [
+        ("snapshot", ("x-lanyard-control", "1"), Ok(1 << 30)),
+        ("snapshot", ("x-lanyard-control", "0"), Err(403)),
+        ("issuers", ("x-lanyard-control", "1"), Ok(4 << 20)),
+        ("none", ("x-lanyard-control", "1"), Err(501)),
+    ] {
+        let url = format!("{control}/{path}");
+        assert_eq!(admit(Ingress::Port, &Method::PUT, &url, header), expected, "{path}");
+        let remote = admit(Ingress::RemotePort, &Method::PUT, &url, header);
+        assert_eq!(remote, Err(403), "{path}");
+    }
+    let token = "https://login.microsoftonline.com/common/oauth2/v2.0/token";
+    let post = probe.admit_large_body(Ingress::Tunnel, &Method::POST, token, &[]);
+    assert_eq!(post, Ok(64 << 10), "a token request is never large");
+    let entry = probe.engine.request_log().entries_after(0).next().cloned().unwrap();
+    assert_eq!((entry.operation, entry.status), (Some("ResourceGroups_CreateOrUpdate"), 401));
 }
 
 #[test]
