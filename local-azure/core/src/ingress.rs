@@ -14,9 +14,9 @@ const TOKEN_PATH: &str = "/oauth2/v2.0/token";
 /// How a request arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ingress {
-    /// Directly at the port, from this machine.
+    /// Directly at the port, from this machine under a loopback name.
     Port,
-    /// Directly at the port, from another machine.
+    /// Directly at the port, from another machine or under another name.
     RemotePort,
     /// Directly at the port, under a name that is not a loopback name: rejected, because it may be a web page
     /// with DNS rebinding.
@@ -130,8 +130,8 @@ fn https_only_reply(host: &str) -> ServiceReply {
         .with_rejection_reason("plain http for an Azure host")
 }
 
-/// The control API returns credentials, so only this machine may use it; the certificate of the authority is
-/// public.
+/// The control API returns credentials, so only this machine may use it, under a loopback name; the certificate of the
+/// authority is public.
 fn resolve_port_path(
     clouds: &AzureClouds,
     request: &ServiceRequest,
@@ -155,9 +155,9 @@ fn resolve_port_path(
         }
         "" | "lanyard" if first == service => Err(ServiceReply::text(
             StatusCode::FORBIDDEN,
-            "the control API answers to this machine only\n",
+            "the control API answers to this machine only, at 127.0.0.1, [::1] or localhost\n",
         )
-        .with_rejection_reason("control API from another machine")),
+        .with_rejection_reason("control API from another machine or under another name")),
         _ => Err(ServiceReply::text(
             StatusCode::NOT_FOUND,
             "This is the port of a local Azure. Use it as an HTTPS proxy, or ask it for \

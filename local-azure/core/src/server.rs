@@ -371,7 +371,9 @@ async fn handle_port_request(
         origin.path = Some(path);
         return respond(connection, origin, request, in_flight).await;
     }
-    let ingress = if peer.is_loopback() { Ingress::Port } else { Ingress::RemotePort };
+    // A web page with DNS rebinding has the address of this machine, and the name of its own site.
+    let is_local = peer.is_loopback() && is_loopback(&authority.host);
+    let ingress = if is_local { Ingress::Port } else { Ingress::RemotePort };
     let origin = RequestOrigin::plain(peer, authority, ingress);
     respond(connection, origin, request, in_flight).await
 }

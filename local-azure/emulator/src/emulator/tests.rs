@@ -155,6 +155,31 @@ async fn port_accepts_loopback_names_only() {
 }
 
 #[tokio::test]
+async fn control_api_and_page_need_a_loopback_name_even_if_remote_clients_are_allowed() {
+    let probe = testing::EngineFixture::new(testing::azure_with_test_principals());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let emulator = Emulator::serve_on_listener(probe.engine, listener, address, true).unwrap();
+    let ask = async |host: &str, path: &str| {
+        let url = format!("{}{path}", emulator.proxy_url());
+        let request = direct_client().get(&url).header("x-lanyard-control", "1");
+        request.header("host", host).send().await.unwrap().status().as_u16()
+    };
+    for path in ["/", "/lanyard/page.js", "/lanyard/v1/state", "/lanyard/v1/test-clients"] {
+        let served = if path.ends_with("test-clients") { 404 } else { 200 };
+        for host in ["localhost", "127.0.0.1:7750", "[::1]:7750", "LOCALHOST."] {
+            assert_eq!(ask(host, path).await, served, "{host} {path}");
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil.example"]
+        {
+            assert_eq!(ask(host, path).await, 403, "{host} {path}");
+        }
+    }
+    assert_eq!(ask("local-azure.test", "/lanyard/v1/ca.pem").await, 200);
+    emulator.shutdown().await;
+}
+
+#[tokio::test]
 async fn unknown_operations_return_501_and_are_logged_as_missing() {
     let emulator = start_emulator(testing::azure_with_test_principals()).await;
     let client = proxied_client(&emulator);
