@@ -64,8 +64,7 @@ pub(super) fn check_namespaces(settings: &mut EmulatorSettings) -> Result<(), Se
             let missing = every.filter(|known| !ALWAYS_REGISTERED.contains(known));
             resolved.extend(missing.map(str::to_ascii_lowercase));
         } else {
-            let unknown = || SettingsError::UnknownNamespace(name.clone());
-            let (known, _) = find_namespace(name).ok_or_else(unknown)?;
+            let (known, _) = find_namespace(name).ok_or(SettingsError::UnknownNamespace)?;
             resolved.insert(known.to_ascii_lowercase());
         }
     }

@@ -27,8 +27,11 @@ pub enum DrillError {
     #[error(transparent)]
     Definition(#[from] DrillDefinitionError),
     /// A fault rule with the name of one of the drill's fault rules exists.
-    #[error("the fault rule `{0}` exists already; remove it first")]
-    RuleNameTaken(String),
+    #[error("`faults[{index}].name` is the name of an existing fault rule; remove that rule first")]
+    RuleNameTaken {
+        /// The position of the rule in the drill.
+        index: usize,
+    },
     /// Another drill is running.
     #[error("the drill `{0}` runs already; stop it first")]
     AlreadyRunning(String),
@@ -77,8 +80,8 @@ pub(crate) fn start_drill(
         return Err(DrillError::AlreadyRunning(running.fault_drill.name().to_owned()));
     }
     let mut names = fault_drill.faults.iter().map(|rule| &rule.name);
-    if let Some(taken) = names.find(|name| azure.faults.contains(name)) {
-        return Err(DrillError::RuleNameTaken(taken.clone()));
+    if let Some(index) = names.position(|name| azure.faults.contains(name)) {
+        return Err(DrillError::RuleNameTaken { index });
     }
     let previous_settings = EmulatorSettings::of_state(azure);
     let settings = match &fault_drill.settings {

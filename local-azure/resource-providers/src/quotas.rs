@@ -151,7 +151,7 @@ fn is_quota_name(name: &str) -> bool {
 pub(crate) fn check_quotas(settings: &mut EmulatorSettings) -> Result<(), SettingsError> {
     let mut quotas = settings.resource_manager.quotas.iter();
     match quotas.find(|quota| !is_quota_name(&quota.name)) {
-        Some(unknown) => Err(SettingsError::UnknownQuota(unknown.name.clone())),
+        Some(_) => Err(SettingsError::UnknownQuota),
         None => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::fault_rules::{FaultRule, FaultRuleError};
+use crate::json_error::{JsonError, from_json_value};
 use crate::settings::{EmulatorSettings, SettingsChange};
 
 /// The drills that the emulator knows by name.
@@ -95,13 +96,16 @@ pub enum DrillDefinitionError {
     UnknownName(String),
     /// The document is not a drill.
     #[error("the drill is invalid: {0}")]
-    Json(#[source] serde_json::Error),
+    Json(#[source] JsonError),
     /// The steps are not in the order of their times.
     #[error("the steps of the drill are not in the order of their times")]
     StepOrder,
     /// Two fault rules of the drill have the same name.
-    #[error("the drill has two fault rules with the name `{0}`")]
-    DuplicateRuleName(String),
+    #[error("`faults[{index}].name` is the name of an earlier rule of the drill")]
+    DuplicateRuleName {
+        /// The position of the later rule.
+        index: usize,
+    },
     /// A fault rule of the drill is invalid.
     #[error(transparent)]
     FaultRule(#[from] FaultRuleError),
@@ -137,14 +141,14 @@ impl FaultDrill {
     ///
     /// Returns an error that names an unknown field or an invalid value.
     pub fn from_json(json: Value) -> Result<Self, DrillDefinitionError> {
-        let fault_drill: Self = serde_json::from_value(json).map_err(DrillDefinitionError::Json)?;
+        let fault_drill: Self = from_json_value(json).map_err(DrillDefinitionError::Json)?;
         if !fault_drill.steps.is_sorted_by_key(|step| step.after_seconds) {
             return Err(DrillDefinitionError::StepOrder);
         }
         for (index, rule) in fault_drill.faults.iter().enumerate() {
             rule.check()?;
             if fault_drill.faults[..index].iter().any(|earlier| earlier.name == rule.name) {
-                return Err(DrillDefinitionError::DuplicateRuleName(rule.name.clone()));
+                return Err(DrillDefinitionError::DuplicateRuleName { index });
             }
         }
         Ok(fault_drill)

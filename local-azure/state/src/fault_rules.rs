@@ -22,6 +22,7 @@ use self::rate_limit::{PublishedLimits, RateLimit, TokenBucketLimit};
 pub use self::reply_change::ReplyChange;
 use crate::azure_service::AzureService;
 use crate::jose::UnverifiedToken;
+use crate::json_error::{JsonError, from_json_value};
 use crate::request::ServiceRequest;
 
 /// The fault rules in order of precedence.
@@ -271,7 +272,7 @@ impl FaultRule {
     ///
     /// Returns an error that names an unknown field or value, or conditions that contradict each other.
     pub fn from_json(json: Value) -> Result<Self, FaultRuleError> {
-        let rule: Self = serde_json::from_value(json).map_err(FaultRuleError::Json)?;
+        let rule: Self = from_json_value(json).map_err(FaultRuleError::Json)?;
         rule.check()?;
         Ok(rule)
     }
@@ -451,7 +452,7 @@ impl FaultRule {
 pub enum FaultRuleError {
     /// The JSON is not a rule.
     #[error("the fault rule is invalid: {0}")]
-    Json(#[source] serde_json::Error),
+    Json(#[source] JsonError),
     /// The conditions contradict each other, or a value is out of range.
     #[error("{0}")]
     Invalid(&'static str),

@@ -23,6 +23,7 @@ pub mod identity_registry;
 pub mod identity_url;
 pub mod imds_node;
 pub mod jose;
+pub mod json_error;
 pub mod keys;
 pub mod managed_identity_credential;
 pub mod management_groups;

@@ -11,6 +11,8 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::json_error::{JsonError, from_json_text};
+
 /// The port that a URL with `https` does not name.
 pub const HTTPS_PORT: u16 = 443;
 
@@ -89,8 +91,12 @@ impl ServiceRequest {
     }
 
     /// The body as JSON.
-    pub fn parse_json_body<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        serde_json::from_slice(&self.body)
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that repeats nothing of the body.
+    pub fn parse_json_body<T: DeserializeOwned>(&self) -> Result<T, JsonError> {
+        from_json_text(&self.body)
     }
 
     /// The pairs of a form body.

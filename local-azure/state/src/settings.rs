@@ -11,6 +11,7 @@ use serde_json::Value;
 pub use self::fields::{SettingField, setting_fields};
 use crate::authorization::{PropagationDelay, RoleAssignmentLimits};
 use crate::directory::DirectoryDelays;
+use crate::json_error::{JsonError, from_json_value};
 use crate::resources::arm_settings::{ArmSettings, ResourceDelays};
 use crate::token_policy::TokenPolicy;
 
@@ -43,18 +44,23 @@ pub struct PropagationSettings {
 pub enum SettingsError {
     /// A field is unknown, or its value is invalid.
     #[error("the settings are invalid: {0}")]
-    Json(#[source] serde_json::Error),
+    Json(#[source] JsonError),
+    /// The settings cannot be written as JSON.
+    #[error("the settings could not be written as JSON")]
+    Write(#[source] serde_json::Error),
     /// The document is not an object.
     #[error("the settings are not an object")]
     NotAnObject,
     /// Azure has no such namespace.
-    #[error("`{0}` is not a namespace of a resource provider")]
-    UnknownNamespace(String),
+    #[error(
+        "`resourceManager.unregisteredNamespaces`: a name is not the namespace of a resource provider"
+    )]
+    UnknownNamespace,
     /// Azure has no such limit.
     #[error(
-        "`{0}` is not the name of a limit: the usages of Microsoft.Network and Microsoft.Compute list all names"
+        "`resourceManager.quotas`: a `name` is not that of a limit; the usages of Microsoft.Network and Microsoft.Compute list all names"
     )]
-    UnknownQuota(String),
+    UnknownQuota,
 }
 
 /// A change of the settings.
@@ -120,9 +126,9 @@ impl EmulatorSettings {
         if !change.is_object() {
             return Err(SettingsError::NotAnObject);
         }
-        let mut document = serde_json::to_value(self).map_err(SettingsError::Json)?;
+        let mut document = serde_json::to_value(self).map_err(SettingsError::Write)?;
         merge_patch(&mut document, change);
-        serde_json::from_value(document).map_err(SettingsError::Json)
+        from_json_value(document).map_err(SettingsError::Json)
     }
 
     /// The settings as JSON, without the kubeconfig, which may contain credentials.
@@ -162,13 +168,19 @@ mod tests {
     }
 
     #[test]
-    fn unknown_field_and_invalid_value_are_named() {
+    fn known_fields_and_the_field_of_an_invalid_value_are_named() {
         for (json, named) in [
-            (json!({ "pageSize": 1 }), "pageSize"),
-            (json!({ "resourceManager": { "pagesize": 1 } }), "pagesize"),
-            (json!({ "resourceManager": { "pageSize": 0 } }), "nonzero"),
-            (json!({ "roleAssignmentLimits": { "inSubscription": -1 } }), "-1"),
-            (json!({ "propagation": { "directory": { "graphSeconds": -1 } } }), "-1"),
+            (json!({ "pageSize": 1 }), "unknown field, expected one of `resourceManager`"),
+            (json!({ "resourceManager": { "pagesize": 1 } }), "`resourceManager`: unknown field"),
+            (json!({ "resourceManager": { "pageSize": 0 } }), "`resourceManager.pageSize`"),
+            (
+                json!({ "roleAssignmentLimits": { "inSubscription": -1 } }),
+                "`roleAssignmentLimits.inSubscription`",
+            ),
+            (
+                json!({ "propagation": { "directory": { "graphSeconds": -1 } } }),
+                "`propagation.directory.graphSeconds`",
+            ),
             (json!({ "resourceManager": { "longRunning": [{ "polls": 1 }] } }), "resourceType"),
             (json!([]), "object"),
         ] {

@@ -83,7 +83,7 @@ fn error_reply(error: &DrillError) -> ServiceReply {
             (StatusCode::NOT_FOUND, "DrillNotFound")
         }
         DrillError::AlreadyRunning(_) => (StatusCode::CONFLICT, "DrillRuns"),
-        DrillError::RuleNameTaken(_) => (StatusCode::CONFLICT, "FaultExists"),
+        DrillError::RuleNameTaken { .. } => (StatusCode::CONFLICT, "FaultExists"),
         DrillError::Definition(_) | DrillError::Settings(_) | DrillError::FaultRule(_) => {
             (StatusCode::BAD_REQUEST, "DrillInvalid")
         }

@@ -152,7 +152,7 @@ pub(super) fn add_identity_binding(
 pub(super) fn assign_role(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let body: AssignRoleRequest = parse_body(call)?;
     let scope: AccessScope = body.scope.parse().map_err(|error: ParseAccessScopeError| {
-        invalid_body_reply(&format!("`scope`: {error}."))
+        invalid_body_reply(&format!("`scope` is not a scope: {}.", error.reason))
     })?;
     let principal_id = find_object_id(call, &body.principal)?;
     let role = find_role(call, &body.role)?;

@@ -99,7 +99,8 @@ fn requested_key(
         }
         (bits, None) => bits.unwrap_or(RsaKeySize::Bits2048.bits()),
     };
-    let size = RsaKeySize::try_from(bits).map_err(|error| invalid(error.to_string()))?;
+    let size = RsaKeySize::try_from(bits)
+        .map_err(|_unsupported| invalid_key_reply("`bits` is 2048, 3072 or 4096."))?;
     call.new_key(AsymmetricKeyType::Rsa(size), |error| invalid(error.to_string()))
 }
 

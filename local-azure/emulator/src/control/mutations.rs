@@ -54,9 +54,10 @@ fn component_to_rotate(
     let invalid =
         |message: &str| control_error(StatusCode::BAD_REQUEST, "IdentityInvalid", message);
     match (&body.component, body.client_id) {
-        (Some(name), None) => {
-            name.parse::<Component>().map_err(|error| invalid(&error.to_string()))
-        }
+        (Some(name), None) => name.parse::<Component>().map_err(|_unknown| {
+            let known = Component::ALL.map(Component::name).join(", ");
+            invalid(&format!("`component` is none of {known}."))
+        }),
         (None, Some(client)) => {
             let mut rows = call.azure().registry.identities_of_client(client);
             let first = rows.next().ok_or_else(|| {

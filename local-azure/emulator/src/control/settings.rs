@@ -11,7 +11,7 @@ use super::{control_error, parse_body};
 /// `GET settings`: every setting, without the kubeconfig.
 pub(super) fn get_settings(call: &OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let displayed = EmulatorSettings::of_state(call.azure()).displayed();
-    let json = displayed.map_err(|error| invalid_reply(&SettingsError::Json(error)))?;
+    let json = displayed.map_err(|error| invalid_reply(&SettingsError::Write(error)))?;
     Ok(ServiceReply::json(StatusCode::OK, &json))
 }
 

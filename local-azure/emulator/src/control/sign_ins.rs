@@ -46,7 +46,7 @@ pub(super) fn put_settings(call: &mut OperationContext<'_>) -> Result<ServiceRep
     let directory = token_directory(call);
     let user =
         body.automatic_user.map(|named| select_user(directory, &named).map(|it| it.object_id));
-    let user = user.transpose().map_err(|error| sign_in_error_reply(&error))?;
+    let user = user.transpose().map_err(|error| user_error_reply(&error))?;
     call.azure_mut().sign_ins.settings.automatic_user = user;
     Ok(get_settings(call))
 }
@@ -76,7 +76,7 @@ pub(super) fn decide_device_code(
     let decision = match (&body.user, body.decline) {
         (Some(named), false) => {
             let user = select_user(token_directory(call), named);
-            let user = user.map_err(|error| sign_in_error_reply(&error))?;
+            let user = user.map_err(|error| user_error_reply(&error))?;
             DeviceCodeDecision::Approve { user: user.object_id }
         }
         (None, true) => DeviceCodeDecision::Decline,
@@ -92,6 +92,13 @@ pub(super) fn decide_device_code(
     device_code::decide_device_code(call, code, decision)
         .map_err(|error| sign_in_error_reply(&error))?;
     Ok(ServiceReply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The code of the token service, whose description would repeat the name in the body.
+fn user_error_reply(error: &TokenServiceError) -> ServiceReply {
+    let code = format!("AADSTS{}", error.code.number);
+    let message = "No enabled user has this principal name or object id.";
+    control_error(StatusCode::BAD_REQUEST, &code, message)
 }
 
 fn sign_in_error_reply(error: &TokenServiceError) -> ServiceReply {

@@ -126,10 +126,7 @@ fn rules_of_a_drill_have_names_of_their_own() {
     let rule = |name: &str| serde_json::json!({ "name": name, "effect": { "type": "reset" } });
     let twice = serde_json::json!({ "name": "d", "faults": [rule("a"), rule("b"), rule("a")] });
     let error = FaultDrill::from_json(twice).unwrap_err();
-    assert!(
-        matches!(&error, DrillDefinitionError::DuplicateRuleName(name) if name == "a"),
-        "{error}"
-    );
+    assert!(matches!(&error, DrillDefinitionError::DuplicateRuleName { index: 2 }), "{error}");
     let invalid = serde_json::json!({ "name": "d", "faults": [rule("")] });
     assert!(matches!(FaultDrill::from_json(invalid), Err(DrillDefinitionError::FaultRule(_))));
 
@@ -144,7 +141,7 @@ fn rules_of_a_drill_have_names_of_their_own() {
     let mut ids = IdGenerator::Random;
     let error = start_drill(services(), &mut azure, &mut ids, fault_drill.clone(), start_time())
         .unwrap_err();
-    assert_eq!(error.to_string(), "the fault rule `b` exists already; remove it first");
+    assert_eq!(error.to_string(), "`faults[1].name` is the name of an existing fault rule; remove that rule first");
     assert_eq!(azure.faults.rules(), [own]);
     azure.faults.clear();
     start_drill(services(), &mut azure, &mut ids, fault_drill, start_time()).unwrap();

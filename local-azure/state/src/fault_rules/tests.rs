@@ -286,7 +286,7 @@ fn contradictory_rules_are_rejected() {
             serde_json::json!({ "name": "x", "effect": { "type": "latency", "milliseconds": 600_001 } }),
             "ten minutes",
         ),
-        (serde_json::json!({ "name": "x", "limits": "none", "effect": effect }), "none"),
+        (serde_json::json!({ "name": "x", "limits": "none", "effect": effect }), "published"),
     ] {
         let error = FaultRule::from_json(json.clone()).unwrap_err().to_string();
         assert!(error.contains(named), "{json}: {error}");

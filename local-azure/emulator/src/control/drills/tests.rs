@@ -46,9 +46,9 @@ fn drill_of_the_caller_runs_and_an_invalid_one_is_rejected() {
     assert_eq!(send(&probe, &Method::POST, "drills", &fault_drill.to_string()).0, 201);
     assert_eq!(send(&probe, &Method::DELETE, "drills", "").0, 200);
     for (invalid, named) in [
-        (json!({ "name": "x", "step": [] }), "`step`"),
-        (json!({ "name": "x", "settings": { "pageSize": 1 } }), "`pageSize`"),
-        (json!({ "name": "x", "steps": [{ "action": "explode" }] }), "explode"),
+        (json!({ "name": "x", "step": [] }), "unknown field"),
+        (json!({ "name": "x", "settings": { "pageSize": 1 } }), "`settings`"),
+        (json!({ "name": "x", "steps": [{ "action": "explode" }] }), "`steps[0].action`"),
         (
             json!({
                 "name": "x",

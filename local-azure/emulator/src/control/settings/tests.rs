@@ -37,6 +37,6 @@ fn invalid_change_is_rejected_and_changes_nothing() {
     let change = r#"{"resourceManager": {"pageSize": 3}, "propagation": {"rbac": 1}}"#;
     let (status, error) = send(&probe, &Method::PATCH, change);
     assert_eq!((status, &error["error"]["code"]), (400, &json!("SettingsInvalid")));
-    assert!(error["error"]["message"].as_str().unwrap().contains("`rbac`"), "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("`propagation`"), "{error}");
     assert_eq!(send(&probe, &Method::GET, "").1, before);
 }
