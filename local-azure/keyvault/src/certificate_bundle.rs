@@ -45,7 +45,7 @@ pub(super) enum ImportBundleError {
 }
 
 /// Encodes the value of a certificate's secret: PEM, or PKCS#12 in base64. `chain[leaf]` is the
-/// certificate of the key. PKCS#12 has no order, so that certificate is always the first one there.
+/// certificate of the key.
 pub(super) fn encode_bundle(
     form: BundleForm,
     key: Option<&AsymmetricKey>,
@@ -53,17 +53,14 @@ pub(super) fn encode_bundle(
     leaf: usize,
 ) -> Result<RedactedText, p12_keystore::error::Error> {
     let key = key.map(AsymmetricKey::pkcs8);
-    let mut chain: Vec<_> = chain.iter().map(DerCertificate::as_bytes).collect();
-    if form == BundleForm::Pkcs12 && leaf < chain.len() {
-        chain[..=leaf].rotate_right(1);
-    }
+    let chain: Vec<_> = chain.iter().map(DerCertificate::as_bytes).collect();
     Ok(match form {
         BundleForm::Pem => {
             let text = encode_pem(key, &chain);
             RedactedText::new(String::from_utf8_lossy(&text).into_owned())
         }
         BundleForm::Pkcs12 => {
-            let file = encode_pkcs12(key, &chain, Pkcs12Profile::Legacy)?;
+            let file = encode_pkcs12(key, &chain, leaf, Pkcs12Profile::Legacy)?;
             RedactedText::new(STANDARD.encode(&*file))
         }
     })

@@ -65,9 +65,9 @@ pub(super) fn import_certificate(
         .map_err(|error| bad_parameter_reply(error.to_string()))?;
     require_announced_form(body.policy.as_ref(), imported.form)?;
     let ImportedBundle { form, key, certificates } = imported;
-    let preserve_order =
-        body.preserve_cert_order == Some(true) && api.has(VersionedFeature::CertificateOrder);
-    let (chain, leaf) = arrange_chain(certificates, &key, preserve_order)?;
+    let order = body.preserve_cert_order.filter(|_| api.has(VersionedFeature::CertificateOrder));
+    let preserve_order = order == Some(true);
+    let (chain, leaf) = arrange_chain(certificates, &key, order != Some(false))?;
     let now = call.now;
     let policy = chain
         .get(leaf)
@@ -187,12 +187,12 @@ fn require_announced_form(policy: Option<&Value>, form: BundleForm) -> Result<()
     }
 }
 
-/// Returns the certificates in the order of the secret, and the index of the key's certificate: 0,
-/// unless the client preserves the order of the file.
+/// Returns the certificates in the order of the secret, and the index of the key's certificate: 0, unless the order
+/// is kept. An import keeps the order of the file, unless the client sets `preserveCertOrder` to `false`.
 fn arrange_chain(
     mut certificates: Vec<DerCertificate>,
     key: &AsymmetricKey,
-    preserve_order: bool,
+    keep_order: bool,
 ) -> Result<(Vec<DerCertificate>, usize), ServiceReply> {
     let public_key = key.subject_public_key().map_err(|error| internal_error_reply(&error))?;
     let leaf = certificates
@@ -206,7 +206,7 @@ fn arrange_chain(
                     .to_owned(),
             )
         })?;
-    if preserve_order {
+    if keep_order {
         return Ok((certificates, leaf));
     }
     let first = certificates.remove(leaf);

@@ -36,7 +36,7 @@ impl CredentialBundleFormat {
             Self::LegacyPkcs12 => Pkcs12Profile::Legacy,
             Self::ModernPkcs12 => Pkcs12Profile::Modern,
         };
-        encode_pkcs12(Some(key), chain, profile)
+        encode_pkcs12(Some(key), chain, 0, profile)
     }
 }
 
@@ -72,27 +72,25 @@ fn write_pem_block(text: &mut Vec<u8>, label: &str, der: &[u8]) {
     text.extend_from_slice(format!("-----END {label}-----\n").as_bytes());
 }
 
-/// Encodes a PKCS#12 file with an empty password. The first certificate belongs to the key; without
-/// a key, the file has certificates only.
+/// Encodes a PKCS#12 file with an empty password. The certificates stay in their order, and `chain[leaf]` belongs to
+/// the key; without a key, the file has certificates only.
 pub fn encode_pkcs12(
     key: Option<&[u8]>,
     chain: &[&[u8]],
+    leaf: usize,
     profile: Pkcs12Profile,
 ) -> Result<Zeroizing<Vec<u8>>, Pkcs12Error> {
-    let certificates: Vec<_> =
+    let mut certificates: Vec<_> =
         chain.iter().map(|der| Certificate::from_der(der)).collect::<Result<_, _>>()?;
     let mut store = KeyStore::new();
-    match key {
-        Some(key) => {
-            let key = PrivateKey::from_der(key)?;
-            let chain = PrivateKeyChain::new(vec![1], key, certificates);
-            store.add_entry("credential", KeyStoreEntry::PrivateKeyChain(chain));
-        }
-        None => {
-            for (at, certificate) in certificates.into_iter().enumerate() {
-                store.add_entry(&format!("{at}"), KeyStoreEntry::Certificate(certificate));
-            }
-        }
+    if let Some(key) = key {
+        let from_leaf = certificates.split_off(leaf.min(certificates.len()));
+        let chain = PrivateKeyChain::new(vec![1], PrivateKey::from_der(key)?, from_leaf);
+        store.add_entry("credential", KeyStoreEntry::PrivateKeyChain(chain));
+    }
+    // The writer puts these before the chain of the key, in the order of their names.
+    for (at, certificate) in certificates.into_iter().enumerate() {
+        store.add_entry(&format!("{at:06}"), KeyStoreEntry::Certificate(certificate));
     }
     let (encryption, mac) = match profile {
         Pkcs12Profile::Legacy => {

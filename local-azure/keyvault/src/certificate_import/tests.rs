@@ -2,8 +2,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lanyard_emulator::testing::reply_json;
 use lanyard_emulator_core::ingress::Ingress;
+use lanyard_emulator_state::certificate_bundle::{Pkcs12Profile, encode_pkcs12};
 use p12_keystore::Pkcs12Archive;
 use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
 use super::super::vault_fixture::{KeyVaultFixture, VAULT, expected_error};
@@ -69,15 +72,27 @@ fn pem_file(order: [&str; 3]) -> (String, Vec<u8>) {
     (parts.concat(), leaf.der().to_vec())
 }
 
+/// The certificates of a PEM file as base64 of DER, in their order.
+fn pem_certificates(text: &str) -> Vec<String> {
+    let blocks = text.split("-----BEGIN CERTIFICATE-----").skip(1);
+    blocks
+        .map(|block| block.split("-----END").next().unwrap().split_whitespace().collect())
+        .collect()
+}
+
 #[test]
-fn pem_files_are_imported_with_the_certificate_of_the_key_first() {
+fn pem_files_keep_their_order_unless_the_client_wants_the_certificate_of_the_key_first() {
     let visit = KeyVaultFixture::as_administrator();
     let orders = [["key", "leaf", "authority"], ["authority", "leaf", "key"]];
     for (at, order) in orders.into_iter().enumerate() {
         let (text, leaf) = pem_file(order);
+        let uploaded = pem_certificates(&text);
         for (form, value) in [("text", text.clone()), ("base64", STANDARD.encode(&text))] {
-            for preserve in [false, true] {
-                let name = format!("{form}-{at}-{preserve}");
+            for preserve in [None, Some(false), Some(true)] {
+                let name = format!(
+                    "{form}-{at}-{}",
+                    preserve.map_or("none", |it| if it { "yes" } else { "no" })
+                );
                 let body = json!({
                     "value": value,
                     "policy": { "secret_props": { "contentType": PEM } },
@@ -90,36 +105,71 @@ fn pem_files_are_imported_with_the_certificate_of_the_key_first() {
                     certificate["policy"]["x509_props"]["sans"]["dns_names"],
                     json!(["web.example"])
                 );
-                assert_eq!(certificate.get("preserveCertOrder").is_some(), preserve, "{name}");
+                let is_announced = certificate.get("preserveCertOrder").is_some();
+                assert_eq!(is_announced, preserve == Some(true), "{name}");
                 let secret = visit.succeed("GET", &format!("/secrets/{name}"), &NULL);
                 assert_eq!(secret["contentType"], PEM);
-                let value = secret["value"].as_str().unwrap();
-                let first = value.split("-----BEGIN CERTIFICATE-----").nth(1).unwrap();
-                let first: String =
-                    first.split("-----END").next().unwrap().split_whitespace().collect();
-                let leaf_is_first = first == STANDARD.encode(&leaf);
-                assert_eq!(leaf_is_first, !preserve || order[0] == "key", "{name}");
-                assert_eq!(value.matches("BEGIN CERTIFICATE").count(), 2);
+                let mut expected = uploaded.clone();
+                if preserve == Some(false) {
+                    expected.sort_by_key(|one| *one != STANDARD.encode(&leaf));
+                }
+                let found = pem_certificates(secret["value"].as_str().unwrap());
+                assert_eq!(found, expected, "{name}");
             }
         }
     }
     // Versions before 7.6-preview.2 ignore the field.
     let (value, leaf) = pem_file(orders[1]);
-    let body = json!({ "value": value, "preserveCertOrder": true });
+    let body = json!({ "value": value, "preserveCertOrder": false });
     let (status, certificate) = import(&visit, "old", &body);
     assert_eq!((status, &certificate["cer"]), (200, &json!(STANDARD.encode(leaf))));
     assert!(certificate.get("preserveCertOrder").is_none());
 }
 
+/// The key and the certificates of a PKCS#12 file with an empty password, in their order.
+fn pkcs12_content(base64: &str) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let archive = Pkcs12Archive::from_pkcs12(&STANDARD.decode(base64).unwrap(), "").unwrap();
+    let certificates = archive.certs.iter().map(|bag| bag.cert.as_der().to_vec()).collect();
+    (archive.keys[0].key.as_der().to_vec(), certificates)
+}
+
 #[test]
-fn the_pkcs12_secret_of_an_imported_chain_begins_with_the_certificate_of_the_key() {
+fn the_pkcs12_secret_of_an_imported_certificate_is_the_uploaded_file() {
+    let visit = KeyVaultFixture::as_administrator();
+    for (at, order) in
+        [["key", "leaf", "authority"], ["key", "authority", "leaf"]].iter().enumerate()
+    {
+        let (pem, leaf) = pem_file(*order);
+        let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let chain: Vec<_> =
+            pem_certificates(&pem).iter().map(|text| STANDARD.decode(text).unwrap()).collect();
+        let chain: Vec<_> = chain.iter().map(Vec::as_slice).collect();
+        let (key, leaf) =
+            (key.secret_pkcs8_der(), chain.iter().position(|one| *one == leaf).unwrap());
+        for profile in [Pkcs12Profile::Legacy, Pkcs12Profile::Modern] {
+            let file = encode_pkcs12(Some(key), &chain, leaf, profile).unwrap();
+            let uploaded = STANDARD.encode(&*file);
+            for version in ["7.4", "7.6", "2025-07-01"] {
+                let name = format!("web-{at}-{profile:?}-{}", version.replace('.', "-"));
+                let path = format!("/certificates/{name}/import?api-version={version}");
+                let certificate = visit.succeed("POST", &path, &json!({ "value": uploaded }));
+                assert_eq!(certificate["cer"], STANDARD.encode(chain[leaf]), "{name}");
+                let secret = visit.succeed("GET", &format!("/secrets/{name}"), &NULL);
+                let stored = pkcs12_content(secret["value"].as_str().unwrap());
+                assert_eq!(stored, pkcs12_content(&uploaded), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pkcs12_secret_of_an_imported_file_is_converted_to_pem() {
     let (visit, files) = (KeyVaultFixture::as_administrator(), files());
     let body = json!({ "value": files["aes256"], "pwd": "secret", "preserveCertOrder": true });
     visit.succeed("POST", "/certificates/web/import?api-version=7.6", &body);
     let secret = visit.succeed("GET", "/secrets/web", &NULL);
-    let value = STANDARD.decode(secret["value"].as_str().unwrap()).unwrap();
-    let archive = Pkcs12Archive::from_pkcs12(&value, "").unwrap();
-    assert_eq!(STANDARD.encode(archive.certs[0].cert.as_der()), files["certificate"]);
+    let (_, certificates) = pkcs12_content(secret["value"].as_str().unwrap());
+    assert_eq!(STANDARD.encode(&certificates[0]), files["certificate"]);
     let pem = visit.succeed(
         "GET",
         "/secrets/web?api-version=2025-07-01&outContentType=application/x-pem-file",
