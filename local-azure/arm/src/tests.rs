@@ -313,11 +313,15 @@ fn federated_credentials_have_their_limits() {
         ("two", credential("s", r#"["a","b"]"#)),
         ("none", credential("s", "[]")),
         ("subject", credential("", one)),
+        ("long-subject", credential(&"x".repeat(601), one)),
+        ("long-audience", credential("s", &format!("[\"{}\"]", "x".repeat(601)))),
     ] {
         assert_eq!(error_code(&put(name, &given)), "InvalidFederatedIdentityCredential", "{name}");
     }
-    // The seeded one and `first` exist: eighteen more fit.
-    for n in 0..18 {
+    let longest = credential(&"x".repeat(600), one);
+    assert_eq!(put("longest", &longest).status, StatusCode::CREATED);
+    // The seeded one, `first` and `longest` exist: seventeen more fit.
+    for n in 0..17 {
         let reply = put(&format!("more-{n}"), &credential(&format!("m{n}"), one));
         assert_eq!(reply.status, StatusCode::CREATED, "{n}");
     }
@@ -331,6 +335,51 @@ fn federated_credentials_have_their_limits() {
     assert_eq!(reply_json(&visit.get(visit.owner, &first))["name"], "first");
     assert_eq!(visit.send_request(visit.owner, "DELETE", &first, "").status, StatusCode::OK);
     assert_eq!(error_code(&visit.get(visit.owner, &first)), "ResourceNotFound");
+}
+
+#[test]
+fn overlapping_writes_of_federated_credentials_of_one_identity_are_rejected() {
+    let visit = ArmFixture::new();
+    let url = |identity: &str, name: &str| {
+        format!(
+            "https://management.azure.com{GROUP}/platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{identity}/federatedIdentityCredentials/{name}?api-version=2024-11-30"
+        )
+    };
+    let other = format!(
+        "{GROUP}/platform/providers/Microsoft.ManagedIdentity/userAssignedIdentities/other"
+    );
+    visit.send_request(visit.owner, "PUT", &other, r#"{"location":"eastus"}"#);
+    let audience = "https://management.azure.com/";
+    let bearer = format!("Bearer {}", issue_access_token_for(&visit.probe, visit.owner, audience));
+    let begin = |method: Method, identity: &str, name: &str| {
+        let body = format!(
+            r#"{{"properties":{{"issuer":"https://i.test","subject":"{name}","audiences":["a"]}}}}"#
+        );
+        let headers = [("authorization", bearer.as_str())];
+        let url = url(identity, name);
+        let request = visit.probe.build_request(Ingress::Tunnel, &method, &url, &headers, &body);
+        visit.probe.engine.handle_request(&request, Ingress::Tunnel)
+    };
+    // The reply to the first write has not been sent yet.
+    let first = begin(Method::PUT, "test-workload", "one");
+    assert_eq!(first.reply.status, StatusCode::CREATED);
+    for (method, identity) in [
+        (Method::PUT, "test-workload"),
+        (Method::PUT, "TEST-workload"),
+        (Method::DELETE, "test-workload"),
+    ] {
+        let overlapping = begin(method, identity, "two");
+        assert_eq!(
+            error_code(&overlapping.reply),
+            "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity"
+        );
+        assert_eq!(overlapping.reply.status, StatusCode::CONFLICT);
+    }
+    assert_eq!(begin(Method::PUT, "other", "two").reply.status, StatusCode::CREATED);
+    assert_eq!(begin(Method::GET, "test-workload", "one").reply.status, StatusCode::OK);
+    drop(first);
+    assert_eq!(begin(Method::PUT, "test-workload", "two").reply.status, StatusCode::CREATED);
+    assert_eq!(begin(Method::DELETE, "test-workload", "two").reply.status, StatusCode::OK);
 }
 
 const NETWORK_ROLE: &str = "be7a6435-15ae-4171-8f30-4a343eff9e8f";

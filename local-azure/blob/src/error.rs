@@ -69,10 +69,13 @@ error_codes! {
     LEASE_ID_MISMATCH_WITH_BLOB = PRECONDITION_FAILED, "LeaseIdMismatchWithBlobOperation", "The lease ID specified did not match the lease ID for the blob.";
     LEASE_ID_MISMATCH_WITH_CONTAINER = PRECONDITION_FAILED, "LeaseIdMismatchWithContainerOperation", "The lease ID specified did not match the lease ID for the container.";
     LEASE_ID_MISMATCH_WITH_LEASE = CONFLICT, "LeaseIdMismatchWithLeaseOperation", "The lease ID specified did not match the lease ID for the blob or container.";
-    LEASE_ID_MISSING = PRECONDITION_FAILED, "LeaseIdMissing", "There is currently a lease on the resource and no lease ID was specified in the request.";
+    LEASE_ID_MISSING_ON_BLOB = PRECONDITION_FAILED, "LeaseIdMissing", "There is currently a lease on the blob and no lease ID was specified in the request.";
+    LEASE_ID_MISSING_ON_CONTAINER = PRECONDITION_FAILED, "LeaseIdMissing", "There is currently a lease on the container and no lease ID was specified in the request.";
     LEASE_IS_BREAKING_ACQUIRE = CONFLICT, "LeaseIsBreakingAndCannotBeAcquired", "The lease ID matched, but the lease is currently in breaking state and cannot be acquired until it is broken.";
     LEASE_IS_BREAKING_CHANGE = CONFLICT, "LeaseIsBreakingAndCannotBeChanged", "The lease ID matched, but the lease is currently in breaking state and cannot be changed.";
     LEASE_IS_BROKEN_RENEW = CONFLICT, "LeaseIsBrokenAndCannotBeRenewed", "The lease ID matched, but the lease has been broken explicitly and cannot be renewed.";
+    LEASE_LOST_ON_BLOB = PRECONDITION_FAILED, "LeaseLost", "A lease ID was specified, but the lease for the blob has expired.";
+    LEASE_LOST_ON_CONTAINER = PRECONDITION_FAILED, "LeaseLost", "A lease ID was specified, but the lease for the container has expired.";
     LEASE_NOT_PRESENT_WITH_BLOB = PRECONDITION_FAILED, "LeaseNotPresentWithBlobOperation", "There is currently no lease on the blob.";
     LEASE_NOT_PRESENT_WITH_CONTAINER = PRECONDITION_FAILED, "LeaseNotPresentWithContainerOperation", "There is currently no lease on the container.";
     LEASE_NOT_PRESENT_WITH_LEASE = CONFLICT, "LeaseNotPresentWithLeaseOperation", "There is currently no lease on the blob or container.";
@@ -205,7 +208,10 @@ impl From<LeaseError> for BlobErrorCode {
             LeaseError::BrokenOnRenew => Self::LEASE_IS_BROKEN_RENEW,
             LeaseError::NotPresent => Self::LEASE_NOT_PRESENT_WITH_LEASE,
             LeaseError::IdMismatch => Self::LEASE_ID_MISMATCH_WITH_LEASE,
-            LeaseError::IdMissing => Self::LEASE_ID_MISSING,
+            LeaseError::IdMissingOnBlob => Self::LEASE_ID_MISSING_ON_BLOB,
+            LeaseError::IdMissingOnContainer => Self::LEASE_ID_MISSING_ON_CONTAINER,
+            LeaseError::LostOnBlob => Self::LEASE_LOST_ON_BLOB,
+            LeaseError::LostOnContainer => Self::LEASE_LOST_ON_CONTAINER,
             LeaseError::IdMismatchOnBlob => Self::LEASE_ID_MISMATCH_WITH_BLOB,
             LeaseError::IdMismatchOnContainer => Self::LEASE_ID_MISMATCH_WITH_CONTAINER,
             LeaseError::NotPresentOnBlob => Self::LEASE_NOT_PRESENT_WITH_BLOB,

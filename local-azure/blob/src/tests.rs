@@ -478,11 +478,67 @@ fn leased_blob_is_written_with_its_lease_only() {
     let other = ("x-ms-lease-id", "11111111-1111-4111-8111-111111111111");
     assert_eq!(delete(&[other]), (412, "LeaseIdMismatchWithBlobOperation".to_owned()));
     fixture.engine.clock.advance(std::time::Duration::from_secs(15));
-    assert_eq!(
-        delete(&[("x-ms-lease-id", &id)]),
-        (412, "LeaseNotPresentWithBlobOperation".to_owned())
-    );
+    assert_eq!(delete(&[("x-ms-lease-id", &id)]), (412, "LeaseLost".to_owned()));
     assert_eq!(delete(&[]), (202, String::new()));
+}
+
+#[test]
+fn every_write_to_a_leased_blob_needs_the_lease() {
+    let tags = "<Tags><TagSet></TagSet></Tags>";
+    let list = "<BlockList></BlockList>";
+    let upload = ("x-ms-blob-type", "BlockBlob");
+    let source = format!("https://{HOST}/con/source");
+    let lease = ("x-ms-lease-id", "11111111-1111-4111-8111-111111111111");
+    let writes: [(&Method, &str, (&str, &str), &str); 9] = [
+        (&Method::PUT, "con/b", upload, "new"),
+        (&Method::PUT, "con/b?comp=block&blockid=AAAA", upload, "new"),
+        (&Method::PUT, "con/b?comp=blocklist", upload, list),
+        (&Method::PUT, "con/b?comp=metadata", ("x-ms-meta-a", "1"), ""),
+        (&Method::PUT, "con/b?comp=properties", ("x-ms-blob-content-type", "a/b"), ""),
+        (&Method::PUT, "con/b?comp=tier", ("x-ms-access-tier", "Cool"), ""),
+        (&Method::PUT, "con/b?comp=tags", upload, tags),
+        (&Method::PUT, "con/b", ("x-ms-copy-source", &source), ""),
+        (&Method::DELETE, "con/b", upload, ""),
+    ];
+    for (method, path, extra, body) in writes {
+        let fixture = BlobFixture::with_blob();
+        let copy_source = format!("{source}?{}", fixture.sas);
+        let extra = if extra.0 == "x-ms-copy-source" { (extra.0, &*copy_source) } else { extra };
+        assert_eq!(fixture.put("con/source", &[upload], "source"), 201);
+        let acquire = [
+            ("x-ms-lease-action", "acquire"),
+            ("x-ms-lease-duration", "15"),
+            ("x-ms-proposed-lease-id", lease.1),
+        ];
+        assert_eq!(fixture.put("con/b?comp=lease", &acquire, ""), 201);
+        let write = |headers: &[(&str, &str)]| {
+            let reply = fixture.send(method, path, headers, body);
+            (reply.status.as_u16(), code(&reply).to_owned())
+        };
+        assert_eq!(write(&[extra]), (412, "LeaseIdMissing".to_owned()), "{method} {path}");
+        fixture.engine.clock.advance(std::time::Duration::from_secs(15));
+        assert_eq!(write(&[extra, lease]), (412, "LeaseLost".to_owned()), "{method} {path}");
+        assert!(write(&[extra]).0 < 300, "{method} {path}");
+    }
+}
+
+#[test]
+fn container_lease_is_checked_with_the_codes_of_containers() {
+    let fixture = BlobFixture::with_blob();
+    let lease = ("x-ms-lease-id", "11111111-1111-4111-8111-111111111111");
+    let acquire = [
+        ("x-ms-lease-action", "acquire"),
+        ("x-ms-lease-duration", "15"),
+        ("x-ms-proposed-lease-id", lease.1),
+    ];
+    assert_eq!(fixture.put("con?restype=container&comp=lease", &acquire, ""), 201);
+    let delete = |headers: &[(&str, &str)]| {
+        let reply = fixture.send(&Method::DELETE, "con?restype=container", headers, "");
+        (code(&reply).to_owned(), text(&reply).contains("lease on the container"))
+    };
+    assert_eq!(delete(&[]), ("LeaseIdMissing".to_owned(), true));
+    fixture.engine.clock.advance(std::time::Duration::from_secs(15));
+    assert_eq!(delete(&[lease]).0, "LeaseLost");
 }
 
 #[test]

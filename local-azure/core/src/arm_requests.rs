@@ -31,6 +31,7 @@ impl OperationContext<'_> {
             parameters: &parameters,
             caller: None,
             state_change: StateChange::Unchanged,
+            exclusive_write: None,
             azure: self.azure,
         };
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);

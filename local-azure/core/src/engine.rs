@@ -25,6 +25,7 @@ use serde_json::json;
 use crate::authority::LocalAuthority;
 use crate::emulated_service::operations::{OperationLookup, ServiceOperation};
 use crate::emulated_service::{EngineError, ScheduledWork, ServiceSet};
+use crate::exclusive_writes::ExclusiveWrite;
 use crate::fault_replies::replacement_reply;
 pub use crate::ingress::Ingress;
 use crate::ingress::{resolve_endpoint, tunnel_rejection};
@@ -46,6 +47,8 @@ pub struct EngineReply {
     pub delay: Duration,
     /// How the connection delivers the reply.
     pub delivery: ReplyDelivery,
+    /// The write that is in progress until the reply is sent.
+    pub exclusive_write: Option<ExclusiveWrite>,
 }
 
 /// The effects of a fault rule on a reply.
@@ -126,6 +129,7 @@ struct RequestTrace {
     unimplemented: bool,
     fault: Option<String>,
     state_change: StateChange,
+    exclusive_write: Option<ExclusiveWrite>,
 }
 
 impl EmulatorEngine {
@@ -243,10 +247,11 @@ impl EmulatorEngine {
         &self,
         mut state: MutexGuard<'_, State>,
         request: &ServiceRequest,
-        trace: RequestTrace,
+        mut trace: RequestTrace,
         (mut reply, fault): (ServiceReply, AppliedFault),
         began: Duration,
     ) -> EngineReply {
+        let exclusive_write = trace.exclusive_write.take();
         let now = state.azure.clock.emulated_time(self.clock.now());
         let State { azure, ids, .. } = &mut *state;
         let submitted = match trace.state_change {
@@ -268,7 +273,8 @@ impl EmulatorEngine {
             let elapsed = self.clock.monotonic().saturating_sub(began);
             self.record(request_log_entry(request, trace, &reply, now, elapsed));
         }
-        EngineReply { reply, commit, delay: fault.delay, delivery: fault.delivery }
+        let AppliedFault { delay, delivery, .. } = fault;
+        EngineReply { reply, commit, delay, delivery, exclusive_write }
     }
 
     fn record(&self, entry: RequestLogEntry) {
@@ -409,6 +415,7 @@ impl EmulatorEngine {
         let reply = (operation.handler)(&mut call).unwrap_or_else(|rejection| rejection);
         trace.caller = call.caller;
         trace.state_change = trace.state_change.max(call.state_change);
+        trace.exclusive_write = call.exclusive_write;
         reply
     }
 
@@ -432,6 +439,7 @@ impl EmulatorEngine {
             parameters,
             caller: None,
             state_change: StateChange::Unchanged,
+            exclusive_write: None,
             azure,
             request_log: &self.request_log,
             clouds: &self.clouds,

@@ -7,6 +7,7 @@ mod arm_requests;
 pub mod authority;
 pub mod emulated_service;
 pub mod engine;
+pub mod exclusive_writes;
 pub mod fault_replies;
 pub mod ingress;
 mod issuer_key_cache;

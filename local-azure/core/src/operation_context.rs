@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::authority::LocalAuthority;
 use crate::emulated_service::ServiceSet;
+use crate::exclusive_writes::ExclusiveWrite;
 use crate::path_parameters::PathParameters;
 use crate::pregenerated_keys::PregeneratedKeys;
 use crate::request_log::RequestLog;
@@ -117,6 +118,7 @@ pub struct OperationContext<'a> {
     pub parameters: &'a PathParameters<'a>,
     pub caller: Option<EntraClientId>,
     pub(crate) state_change: StateChange,
+    pub(crate) exclusive_write: Option<ExclusiveWrite>,
     pub azure: &'a mut AzureState,
 }
 
@@ -145,6 +147,13 @@ impl<'a> OperationContext<'a> {
     /// keep it while it changes the state.
     pub fn path_parameter(&self, name: &str) -> &'a str {
         self.parameters.value(name)
+    }
+
+    /// Begins a write that excludes other writes to the object until the reply is sent. Returns whether no other
+    /// write to the object is in progress.
+    pub fn begin_exclusive_write(&mut self, object: &str) -> bool {
+        self.exclusive_write = self.caches.exclusive_writes.begin(object);
+        self.exclusive_write.is_some()
     }
 
     /// The state, for reading.

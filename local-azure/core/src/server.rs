@@ -40,6 +40,7 @@ use self::reply_delivery::{ConnectionReset, ReplyBody, ResettableStream};
 pub use self::request_body::BODY_TIMEOUT;
 use self::request_body::{BodyError, read_body};
 use crate::engine::{EmulatorEngine, EngineReply, RequestProgress, state_write_failed_reply};
+use crate::exclusive_writes::EXCLUSIVE_WRITE_TIME;
 use crate::ingress::{Ingress, PROXY_TARGET_HEADER, ProxyTarget};
 
 const CONTROL_PATH: &str = "/lanyard/";
@@ -509,12 +510,15 @@ async fn respond(
             }
         }
     };
-    let EngineReply { mut reply, commit, delay, delivery } = answer;
+    let EngineReply { mut reply, commit, delay, delivery, exclusive_write } = answer;
     if let Err(error) = commit.wait().await {
         reply = state_write_failed_reply(&error);
     }
     if !delay.is_zero() {
         connection.context.engine.clock.sleep(delay).await;
+    }
+    if exclusive_write.is_some() {
+        connection.clock.sleep(EXCLUSIVE_WRITE_TIME).await;
     }
     if delivery == ReplyDelivery::ResetBeforeHeaders {
         connection.reset.request();

@@ -18,8 +18,6 @@ use super::tenant_objects::{path_application, path_application_for_write};
 
 /// The largest number of federated credentials of an application.
 const MAX_CREDENTIALS: usize = 20;
-/// The largest length of issuer, subject and audience, and of a description.
-const MAX_TEXT: usize = 600;
 const CREDENTIAL: &str = "FederatedIdentityCredential";
 
 const CREDENTIAL_PROPERTIES: &[GraphProperty] = &[
@@ -218,10 +216,8 @@ fn apply_body(
         if let Some(text) = given.get(name).and_then(Value::as_str) {
             text.clone_into(slot);
         }
-        if slot.is_empty() || slot.len() > MAX_TEXT {
-            return Err(invalid_credential(format!(
-                "{name} has 1 to {MAX_TEXT} characters. paramName: FederatedIdentityCredential.{name}"
-            )));
+        if slot.is_empty() {
+            return Err(invalid_length(name));
         }
     }
     if let Some(description) = body.get("description") {
@@ -232,13 +228,16 @@ fn apply_body(
             audiences.iter().filter_map(Value::as_str).map(str::to_owned).collect();
     }
     match credential.audiences.as_slice() {
-        [audience] if (1..=MAX_TEXT).contains(&audience.len()) => {}
+        [audience] if !audience.is_empty() => {}
         _ => {
             return Err(invalid_credential(
                 "Exactly one audience is required. paramName: FederatedIdentityCredential.audiences"
                     .to_owned(),
             ));
         }
+    }
+    if let Some(name) = credential.too_long_property() {
+        return Err(invalid_length(name));
     }
     if url::Url::parse(&credential.issuer).map_or(true, |url| url.scheme() != "https") {
         return Err(invalid_credential(format!(
@@ -247,6 +246,13 @@ fn apply_body(
         )));
     }
     Ok(())
+}
+
+fn invalid_length(property: &str) -> GraphError {
+    let most = FederatedCredential::MAX_TEXT;
+    invalid_credential(format!(
+        "{property} has 1 to {most} characters. paramName: FederatedIdentityCredential.{property}"
+    ))
 }
 
 fn check_name(name: &str) -> Result<(), GraphError> {

@@ -129,6 +129,7 @@ fn create_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
     authorize_call(call, &format!("{FEDERATED}/write"), &id)?;
     require_identity(call, &identity)?;
+    require_single_write(call, &identity)?;
     let credential = parse_federated(call.path_parameter("child"), &json_body(call)?)?;
     let resource = resource_id(&identity)?;
     let Some(principal) = call.azure_mut().directory.managed_identity_mut(&resource) else {
@@ -145,6 +146,7 @@ fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
     authorize_call(call, &format!("{FEDERATED}/delete"), &id)?;
     require_identity(call, &identity)?;
+    require_single_write(call, &identity)?;
     let name = call.path_parameter("child");
     let resource = resource_id(&identity)?;
     let Some(principal) = call.azure_mut().directory.managed_identity_mut(&resource) else {
@@ -155,6 +157,23 @@ fn delete_federated(call: &mut OperationContext<'_>) -> Result<ServiceReply, Ser
     let removed = principal.federated_credentials.len() < before;
     let status = if removed { StatusCode::OK } else { StatusCode::NO_CONTENT };
     Ok(empty_reply(call, status))
+}
+
+/// Rejects a write that begins before another write to the federated credentials of the identity has ended.
+fn require_single_write(
+    call: &mut OperationContext<'_>,
+    identity: &AccessScope,
+) -> Result<(), ServiceReply> {
+    if call.begin_exclusive_write(&identity.as_str().to_ascii_lowercase()) {
+        return Ok(());
+    }
+    Err(conflict(
+        "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity",
+        "Too many Federated Identity Credentials are written concurrently for the managed identity \
+         '{identity}'. Concurrent Federated Identity Credentials writes under the same managed identity \
+         are not supported."
+            .replace("{identity}", identity.as_str()),
+    ))
 }
 
 /// Adds or replaces a federated identity credential: at most 20 per identity, each with a unique
@@ -211,7 +230,14 @@ fn parse_federated(name: &str, body: &Value) -> Result<FederatedCredential, Serv
     let audiences = properties.get("audiences").and_then(Value::as_array);
     match audiences.map(Vec::as_slice) {
         Some([Value::String(audience)]) if !audience.is_empty() => {
-            Ok(FederatedCredential::new(name, issuer, subject, audience))
+            let credential = FederatedCredential::new(name, issuer, subject, audience);
+            match credential.too_long_property() {
+                None => Ok(credential),
+                Some(property) => refuse(&format!(
+                    "`properties.{property}` has more than {} characters.",
+                    FederatedCredential::MAX_TEXT
+                )),
+            }
         }
         _ => refuse("`properties.audiences` has to hold exactly one audience."),
     }

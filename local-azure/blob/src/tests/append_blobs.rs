@@ -135,8 +135,8 @@ fn append_to_a_leased_blob_needs_the_lease() {
     assert_eq!(fixture.append(&[], "x").1, "LeaseIdMissing");
 
     fixture.engine.clock.advance(Duration::from_secs(15));
-    let not_present = (412, "LeaseNotPresentWithBlobOperation".to_owned());
-    assert_eq!(fixture.append(&[("x-ms-lease-id", &id)], "x"), not_present);
+    let lost = (412, "LeaseLost".to_owned());
+    assert_eq!(fixture.append(&[("x-ms-lease-id", &id)], "x"), lost);
     // Another client has the lease now, so the first one cannot renew its own.
     assert_eq!(fixture.put(LEASE, &acquire, ""), 201);
     let renew = [("x-ms-lease-action", "renew"), ("x-ms-lease-id", id.as_str())];

@@ -105,6 +105,10 @@ pub(super) fn add_federated_credential(
         audiences,
         ..FederatedCredential::new(&name, &body.issuer, &body.subject, DEFAULT_AUDIENCE)
     };
+    if let Some(property) = credential.too_long_property() {
+        let most = FederatedCredential::MAX_TEXT;
+        return Err(invalid_body_reply(&format!("`{property}` has more than {most} characters.")));
+    }
     let directory = &mut call.azure_mut().directory;
     let credentials = directory
         .federated_credentials_mut(body.client_id)

@@ -53,6 +53,7 @@ pub(crate) const GRANT_NOT_AT_COMMON: AadstsCode = aadsts_code(9_001_023, 400, "
 
 // Clients and their credentials.
 pub(crate) const NO_FEDERATED_CREDENTIAL: AadstsCode = aadsts_code(70_021, 400, "invalid_request");
+pub(crate) const FEDERATED_LIFETIME: AadstsCode = aadsts_code(70_023, 400, "invalid_request");
 pub(crate) const ISSUER_UNREACHABLE: AadstsCode = aadsts_code(90_061, 400, "invalid_request");
 pub(crate) const APPLICATION_UNKNOWN: AadstsCode = aadsts_code(700_016, 400, "unauthorized_client");
 pub(crate) const ASSERTION_NOT_OF_CLIENT: AadstsCode = aadsts_code(700_021, 401, "invalid_client");
@@ -118,7 +119,7 @@ const POLICY_ID: &str = "5ca3a6cd-1f3a-4c0b-8d3c-3f7d4d4fb6b0";
 /// The codes that demand a conditional access policy: `claims` of their replies names it.
 const POLICY_CODES: [u32; 3] = [50_076, 50_079, 53_003];
 
-const KNOWN_CODES: [AadstsCode; 53] = [
+const KNOWN_CODES: [AadstsCode; 54] = [
     REPLY_ADDRESS,
     MALFORMED_ASSERTION,
     INSTANCE_UNKNOWN,
@@ -136,6 +137,7 @@ const KNOWN_CODES: [AadstsCode; 53] = [
     SCOPE_NOT_DEFAULT,
     GRANT_NOT_AT_COMMON,
     NO_FEDERATED_CREDENTIAL,
+    FEDERATED_LIFETIME,
     ISSUER_UNREACHABLE,
     APPLICATION_UNKNOWN,
     ASSERTION_NOT_OF_CLIENT,

@@ -2,7 +2,7 @@
 //!
 //! `iss`, `sub` and `aud` must exactly match a federated credential, including their case.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use lanyard_emulator_core::issuer_keys::IssuerKeyError;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::public_documents::PublicDocuments;
@@ -13,10 +13,13 @@ use lanyard_emulator_state::jose::{AssertionAlgorithm, UnverifiedToken};
 
 use super::assertion::verify_lifetime;
 use super::error::{
-    ASSERTION_KEY, ENTRA_ISSUED, FEDERATED_SUBJECT_CASE, ISSUER_UNREACHABLE, MALFORMED_ASSERTION,
-    NO_FEDERATED_AUDIENCE, NO_FEDERATED_CREDENTIAL, NO_FEDERATED_ISSUER, NO_FEDERATED_SUBJECT,
-    TokenServiceError,
+    ASSERTION_KEY, ENTRA_ISSUED, FEDERATED_LIFETIME, FEDERATED_SUBJECT_CASE, ISSUER_UNREACHABLE,
+    MALFORMED_ASSERTION, NO_FEDERATED_AUDIENCE, NO_FEDERATED_CREDENTIAL, NO_FEDERATED_ISSUER,
+    NO_FEDERATED_SUBJECT, TokenServiceError,
 };
+
+/// The longest lifetime of a token of another issuer.
+const MAX_LIFETIME: SignedDuration = SignedDuration::from_hours(25);
 
 /// Verifies a federated token against the federated credentials of a principal.
 pub(super) fn verify_federated_token(
@@ -50,7 +53,25 @@ pub(super) fn verify_federated_token(
             "The signature of the federated token is not that of its issuer's key.",
         ));
     }
-    verify_lifetime(token, call.now)
+    verify_lifetime(token, call.now)?;
+    require_short_lifetime(token, call.now)
+}
+
+/// Rejects a token that is valid for more than 25 hours: `1.01:00:00` in the words of Entra.
+fn require_short_lifetime(
+    token: &UnverifiedToken,
+    now: Timestamp,
+) -> Result<(), TokenServiceError> {
+    let Some(expires) = token.number_claim("exp") else { return Ok(()) };
+    let issued = token.number_claim("iat").or_else(|| token.number_claim("nbf"));
+    let issued = issued.unwrap_or_else(|| now.as_duration().as_secs_f64());
+    if expires - issued <= MAX_LIFETIME.as_secs_f64() {
+        return Ok(());
+    }
+    Err(FEDERATED_LIFETIME.with_description(format!(
+        "External OIDC Provider token must have a lifetime of less than or equal to 1.01:00:00. Token \
+         issued at {issued}. Token expires on {expires}."
+    )))
 }
 
 fn issuer_key_error(problem: &IssuerKeyError, issuer: &str) -> TokenServiceError {

@@ -539,6 +539,8 @@ fn federated_token_needs_matching_issuer_subject_and_audience() {
         None
     );
     assert_eq!(request_federated_token(&json!({ "alg": "RS256" }), &good, &key), None);
+    let longest = with_claim(good.clone(), "exp", json!(now + 25 * 3_600));
+    assert_eq!(request_federated_token(&header, &longest, &key), None);
     let slash = format!("{ISSUER}/");
     let entra = format!("https://sts.windows.net/{TENANT}/");
     let v2 = format!("https://{LOGIN}/{TENANT}/v2.0");
@@ -552,6 +554,10 @@ fn federated_token_needs_matching_issuer_subject_and_audience() {
         ("aud", json!("api://AzureADTokenExchange"), 700_212),
         ("exp", json!(now - 301), 700_024),
         ("nbf", json!(now + 301), 700_024),
+        // Longer than 25 hours.
+        ("exp", json!(now + 365 * 86_400), 70_023),
+        ("exp", json!(now + 25 * 3_600 + 1), 70_023),
+        ("iat", json!(now + 3_599 - 25 * 3_600), 70_023),
     ];
     for (claim, value, expected) in cases {
         let claims = with_claim(good.clone(), claim, value.clone());

@@ -508,6 +508,16 @@ fn invalid_federated_credentials_are_rejected() {
         (json!({ "name": "a b c" }), 400, "A name has 3 to 120"),
         (json!({ "name": "two", "subject": "" }), 400, "subject has 1 to 600 characters."),
         (
+            json!({ "name": "two", "subject": "x".repeat(601) }),
+            400,
+            "subject has 1 to 600 characters.",
+        ),
+        (
+            json!({ "name": "two", "subject": "t", "description": "x".repeat(601) }),
+            400,
+            "description has 1 to 600 characters.",
+        ),
+        (
             json!({ "name": "two", "subject": "t", "issuer": "http://i.test" }),
             400,
             "Issuer must be an https URL.",

@@ -22,6 +22,9 @@ pub struct FederatedCredential {
 }
 
 impl FederatedCredential {
+    /// The greatest number of characters of the issuer, the subject, an audience and the description.
+    pub const MAX_TEXT: usize = 600;
+
     /// Creates a credential with one audience and without an id of Microsoft Graph.
     pub fn new(name: &str, issuer: &str, subject: &str, audience: &str) -> Self {
         Self {
@@ -39,6 +42,18 @@ impl FederatedCredential {
         (3..=120).contains(&name.len())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
             && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+    }
+
+    /// The name of the first property with more than [`Self::MAX_TEXT`] characters.
+    pub fn too_long_property(&self) -> Option<&'static str> {
+        let is_long = |text: &str| text.chars().count() > Self::MAX_TEXT;
+        let properties = [
+            ("issuer", is_long(&self.issuer)),
+            ("subject", is_long(&self.subject)),
+            ("audiences", self.audiences.iter().any(|audience| is_long(audience))),
+            ("description", self.description.as_deref().is_some_and(is_long)),
+        ];
+        properties.into_iter().find_map(|(name, is_long)| is_long.then_some(name))
     }
 
     /// The object id in Microsoft Graph. For a credential that was not created there, it is derived

@@ -43,8 +43,13 @@ pub enum LeaseError {
     IdMismatch,
     IdMismatchOnBlob,
     IdMismatchOnContainer,
-    /// A write names no lease id.
-    IdMissing,
+    /// A write to a blob names no lease id.
+    IdMissingOnBlob,
+    /// A write to a container names no lease id.
+    IdMissingOnContainer,
+    /// A lease id is given, and the lease has expired or was broken.
+    LostOnBlob,
+    LostOnContainer,
     /// There is no lease to change.
     NotPresent,
     NotPresentOnBlob,
@@ -103,6 +108,20 @@ impl LeasedResource {
         match self {
             Self::Blob => LeaseError::IdMismatchOnBlob,
             Self::Container => LeaseError::IdMismatchOnContainer,
+        }
+    }
+
+    const fn id_missing(self) -> LeaseError {
+        match self {
+            Self::Blob => LeaseError::IdMissingOnBlob,
+            Self::Container => LeaseError::IdMissingOnContainer,
+        }
+    }
+
+    const fn lost(self) -> LeaseError {
+        match self {
+            Self::Blob => LeaseError::LostOnBlob,
+            Self::Container => LeaseError::LostOnContainer,
         }
     }
 
@@ -233,7 +252,7 @@ impl Lease {
     ) -> Result<(), LeaseError> {
         match (self.state_at(now), given) {
             (LeaseState::Leased { .. } | LeaseState::Breaking { .. }, None) => {
-                Err(LeaseError::IdMissing)
+                Err(resource.id_missing())
             }
             _ => self.check_read(now, given, resource),
         }
@@ -252,7 +271,8 @@ impl Lease {
                 Ok(())
             }
             LeaseState::Leased { .. } | LeaseState::Breaking { .. } => Err(resource.id_mismatch()),
-            _ => Err(resource.not_present()),
+            LeaseState::Expired { .. } | LeaseState::Broken { .. } => Err(resource.lost()),
+            LeaseState::Available => Err(resource.not_present()),
         }
     }
 
@@ -362,12 +382,17 @@ mod tests {
         for (state, lease) in leases() {
             let check = |given| lease.check_write(at(100), given, LeasedResource::Blob);
             if matches!(state, "leased" | "breaking") {
-                assert_eq!(check(None), Err(LeaseError::IdMissing));
+                assert_eq!(check(None), Err(LeaseError::IdMissingOnBlob));
                 assert_eq!(check(Some(ONE)), Ok(()));
                 assert_eq!(check(Some(TWO)), Err(LeaseError::IdMismatchOnBlob));
             } else {
                 assert_eq!(check(None), Ok(()));
-                assert_eq!(check(Some(ONE)), Err(LeaseError::NotPresentOnBlob));
+                let expected = if state == "available" {
+                    LeaseError::NotPresentOnBlob
+                } else {
+                    LeaseError::LostOnBlob
+                };
+                assert_eq!(check(Some(ONE)), Err(expected), "{state}");
                 assert_eq!(lease.after_write(at(100)), Lease::Available);
             }
         }
