@@ -15,6 +15,53 @@ use super::shared_key::is_equal_signature;
 use super::target::BlobTarget;
 use super::user_delegation_key::UserDelegationKeyParameters;
 
+/// The versions of the Blob service whose signatures the emulator verifies, oldest first. Source: "Previous Azure
+/// Storage versions".
+const VERSIONS: [&str; 42] = [
+    "2015-04-05",
+    "2015-07-08",
+    "2015-12-11",
+    "2016-05-31",
+    "2017-04-17",
+    "2017-07-29",
+    "2017-11-09",
+    "2018-03-28",
+    "2018-11-09",
+    "2019-02-02",
+    "2019-07-07",
+    "2019-10-10",
+    "2019-12-12",
+    "2020-02-10",
+    "2020-04-08",
+    "2020-06-12",
+    "2020-08-04",
+    "2020-10-02",
+    "2020-12-06",
+    "2021-02-12",
+    "2021-04-10",
+    "2021-06-08",
+    "2021-08-06",
+    "2021-10-04",
+    "2021-12-02",
+    "2022-11-02",
+    "2023-01-03",
+    "2023-05-03",
+    "2023-08-03",
+    "2023-11-03",
+    "2024-02-04",
+    "2024-05-04",
+    "2024-08-04",
+    "2024-11-04",
+    "2025-01-05",
+    "2025-05-05",
+    "2025-07-05",
+    "2025-11-05",
+    "2026-02-06",
+    "2026-04-06",
+    "2026-06-06",
+    "2026-10-06",
+];
+
 /// The kind of a signature, which determines its string to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SasKind {
@@ -95,10 +142,9 @@ pub(super) fn verify_sas(
 ) -> Result<SasGrant, SasError> {
     let sas = SasParameters(&request.query);
     let kind = sas.kind();
-    let version = sas.get("sv");
-    if version < "2015-04-05" {
-        let message = format!("sv={version} is absent or older than 2015-04-05.");
-        return Err(SasError::AuthenticationFailed(message));
+    require_known_version(sas, "sv")?;
+    if kind == SasKind::UserDelegation {
+        require_known_version(sas, "skv")?;
     }
     if kind != SasKind::UserDelegation && !account.settings.allow_shared_key_access {
         return Err(SasError::KeyNotPermitted);
@@ -142,6 +188,15 @@ pub(super) fn verify_sas(
         is_for_one_blob,
         delegator,
     })
+}
+
+fn require_known_version(sas: SasParameters<'_>, parameter: &str) -> Result<(), SasError> {
+    let version = sas.get(parameter);
+    if VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    let message = format!("{parameter}={version} is not a version from 2015-04-05 to 2026-10-06.");
+    Err(SasError::AuthenticationFailed(message))
 }
 
 fn account_string_to_sign(sas: SasParameters<'_>, account: &StorageAccount) -> String {

@@ -173,3 +173,36 @@ fn issued_signatures_are_accepted() {
     let query = sas.sign_account(&account, &account.keys[0]);
     assert_eq!(verify("/con/b", &query, NOON).unwrap().resource_types.as_deref(), Some("o"));
 }
+
+#[test]
+fn version_of_a_signature_is_one_of_the_service() {
+    let account = test_account();
+    let sign = |version: &str| {
+        let mut parameters: Vec<_> = [
+            ("se", "2026-11-21T13:00:00Z"),
+            ("sp", "r"),
+            ("ss", "b"),
+            ("srt", "o"),
+            ("sv", version),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let text = account_string_to_sign(SasParameters(&parameters), &account);
+        parameters.push(("sig".to_owned(), account.keys[0].sign(&text)));
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish()
+    };
+    for (version, is_known) in [
+        ("2015-04-05", true),
+        ("2021-12-02", true),
+        ("2026-10-06", true),
+        ("zzzz", false),
+        ("2021-12-03", false),
+        ("2015-02-21", false),
+        ("9999-12-31", false),
+        ("2021-12-02 ", false),
+        ("", false),
+    ] {
+        let outcome = verify("/con/b", &sign(version), NOON);
+        assert_eq!(outcome.is_ok(), is_known, "{version}: {outcome:?}");
+    }
+}
