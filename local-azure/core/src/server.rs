@@ -14,7 +14,7 @@ use std::{fmt, io};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
-use http::{Method, StatusCode, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -347,6 +347,11 @@ async fn handle_port_request(
     if request.method() == Method::CONNECT {
         let host = normalize_host(request.uri().host().unwrap_or_default());
         let port = request.uri().port_u16().unwrap_or(443);
+        if has_several_hosts(request.headers()) {
+            let request = ServiceRequest::connect(&host, port);
+            let reply = engine.record_rejection(&request, several_hosts_reply());
+            return Ok(connection.complete_response(reply, false, in_flight));
+        }
         if let Some(rejection) = engine.reject_tunnel(&host, port) {
             return Ok(connection.complete_response(rejection, false, in_flight));
         }
@@ -480,6 +485,10 @@ async fn respond(
     let ingress = origin.ingress;
     let (parts, body) = request.into_parts();
     let mut request = origin.into_request(&engine.clouds, parts);
+    if has_several_hosts(&request.headers) {
+        let reply = engine.record_rejection(&request, several_hosts_reply());
+        return Ok(connection.complete_response(reply, head, in_flight));
+    }
     match read_body(&engine, ingress, &request, body, &connection.clock).await {
         Ok(body) => request.body = body,
         Err(BodyError::Rejected(answer)) => {
@@ -562,6 +571,16 @@ impl Connection {
         }
         response
     }
+}
+
+/// Whether a request has more than one `Host`, so that two servers could understand it differently.
+fn has_several_hosts(headers: &HeaderMap) -> bool {
+    headers.get_all(HOST).iter().nth(1).is_some()
+}
+
+fn several_hosts_reply() -> ServiceReply {
+    ServiceReply::text(StatusCode::BAD_REQUEST, "the request has more than one Host header\n")
+        .with_rejection_reason("several Host headers")
 }
 
 /// Normalizes a host to lower case, without the brackets of IPv6 and without a trailing dot.

@@ -157,6 +157,23 @@ async fn caller_without_a_token_gets_its_reply_before_a_large_body_is_read() {
 }
 
 #[tokio::test]
+async fn request_with_two_host_headers_is_rejected() {
+    let fixture = start_server(0, 8).await;
+    for start in [
+        "GET /lanyard/v1/ca.pem HTTP/1.1",
+        "GET http://169.254.169.254/metadata/instance HTTP/1.1",
+        "CONNECT login.microsoftonline.com:443 HTTP/1.1",
+    ] {
+        for second in ["127.0.0.1", "evil.example"] {
+            let request = format!("{start}\r\nhost: 127.0.0.1\r\nHost: {second}\r\n\r\n");
+            let mut stream = fixture.connect_and_send(&request).await;
+            assert_eq!(&first_bytes(&mut stream).await, b"HTTP/1.1 400 Ba", "{start} {second}");
+        }
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test]
 async fn connections_without_a_request_give_way_to_others() {
     let fixture = start_server(0, 4).await;
     let mut used = request_ca_certificate(fixture.address).await;
