@@ -11,6 +11,8 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
+use super::pkcs12_limits::{Pkcs12LimitError, check_pkcs12_limits};
+
 /// The content of a certificate file that a client imports.
 #[derive(Debug)]
 pub(super) struct ImportedBundle {
@@ -28,6 +30,8 @@ pub(super) enum ImportBundleError {
          in valid PKCS#12 format and if the password is correct."
     )]
     Pkcs12,
+    #[error("The specified PKCS#12 X.509 certificate content can not be read: {0}.")]
+    Pkcs12Limit(Pkcs12LimitError),
     #[error(
         "The specified PEM X.509 certificate content is in an unexpected format. Please check if \
          certificate is in valid PEM format."
@@ -113,6 +117,10 @@ fn decode_pem(text: &[u8]) -> Result<ImportedBundle, ImportBundleError> {
 }
 
 fn decode_pkcs12(file: &[u8], password: &str) -> Result<ImportedBundle, ImportBundleError> {
+    check_pkcs12_limits(file, password).map_err(|error| match error {
+        Pkcs12LimitError::Unreadable => ImportBundleError::Pkcs12,
+        other => ImportBundleError::Pkcs12Limit(other),
+    })?;
     let archive = Pkcs12Archive::from_pkcs12(file, password)
         .map_err(|_unreadable| ImportBundleError::Pkcs12)?;
     let [key] = archive.keys.as_slice() else { return Err(ImportBundleError::KeyCount) };

@@ -25,6 +25,7 @@ use super::certificate_versions::store_certificate_error_reply;
 use super::error::{VaultServiceError, internal_error_reply};
 use super::object_errors::store_error_reply;
 use super::request_body::{ObjectAttributesBody, TagsBody, bad_parameter_reply, parse_body};
+use super::secrets::MAX_VALUE_BYTES;
 use super::stored_object::{StoredObject, version_id};
 use super::vault_view::{VaultMut, VaultRef, VaultView};
 use crate::certificate_versions::NewCertificateVersion;
@@ -61,7 +62,15 @@ pub(super) fn import_certificate(
     require_certificate_name(vaults, &host, name)?;
     let body: ImportCertificateBody = parse_body(call)?;
     let value = body.value.ok_or_else(|| bad_parameter_reply("`value` is missing".to_owned()))?;
-    let imported = decode_bundle(&value, body.pwd.as_ref())
+    if value.expose().len() > MAX_VALUE_BYTES {
+        let found = value.expose().len();
+        return Err(bad_parameter_reply(format!(
+            "`value` has {found} bytes; the maximum is {MAX_VALUE_BYTES}"
+        )));
+    }
+    let password = body.pwd;
+    let imported = call
+        .run_unlocked(move || decode_bundle(&value, password.as_ref()))?
         .map_err(|error| bad_parameter_reply(error.to_string()))?;
     require_announced_form(body.policy.as_ref(), imported.form)?;
     let ImportedBundle { form, key, certificates } = imported;

@@ -26,6 +26,7 @@ mod objects;
 mod operations;
 mod pages;
 mod pending_certificates;
+mod pkcs12_limits;
 mod policy_body;
 mod renewals;
 mod request_body;

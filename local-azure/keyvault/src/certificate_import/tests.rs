@@ -412,3 +412,16 @@ fn merge_stores_nothing_if_the_name_of_the_key_is_taken() {
     visit.succeed("POST", "/certificates/web/pending/merge", &merge);
     assert_eq!(visit.succeed("GET", "/keys/web", &NULL)["managed"], true);
 }
+
+#[test]
+fn file_above_the_limit_of_a_secret_is_rejected() {
+    let visit = KeyVaultFixture::as_administrator();
+    for (length, expected) in [
+        (25 * 1024, "can not be read"),
+        (25 * 1024 + 1, "`value` has 25601 bytes; the maximum is 25600"),
+    ] {
+        let (status, reply) = import(&visit, "large", &json!({ "value": "A".repeat(length) }));
+        let message = reply["error"]["message"].as_str().unwrap();
+        assert!(status == 400 && message.contains(expected), "{message}");
+    }
+}
