@@ -141,7 +141,10 @@ fn rules_of_a_drill_have_names_of_their_own() {
     let mut ids = IdGenerator::Random;
     let error = start_drill(services(), &mut azure, &mut ids, fault_drill.clone(), start_time())
         .unwrap_err();
-    assert_eq!(error.to_string(), "`faults[1].name` is the name of an existing fault rule; remove that rule first");
+    assert_eq!(
+        error.to_string(),
+        "`faults[1].name` is the name of an existing fault rule; remove that rule first"
+    );
     assert_eq!(azure.faults.rules(), [own]);
     azure.faults.clear();
     start_drill(services(), &mut azure, &mut ids, fault_drill, start_time()).unwrap();
