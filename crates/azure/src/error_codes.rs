@@ -64,6 +64,24 @@ pub fn sdk_error_hint(
     if let Some(error) = TokenError::of(error) {
         return error.hint();
     }
+    with_reply(error, |reply| table.permission_hint(reply, grant))
+}
+
+/// Whether a request of a client of the Azure SDK failed because the identity lacks a permission.
+pub fn is_missing_permission(
+    table: &ErrorCodeTable<ErrorClass>,
+    error: &azure_core::Error,
+) -> bool {
+    let is_missing =
+        |reply: ErrorReply<'_>| table.find(reply).is_some_and(|row| row.is_missing_permission);
+    with_reply(error, is_missing).unwrap_or_default()
+}
+
+/// Passes on the reply of an error of the SDK; `None` if the service did not reply with an error.
+fn with_reply<T>(
+    error: &azure_core::Error,
+    use_reply: impl FnOnce(ErrorReply<'_>) -> T,
+) -> Option<T> {
     let ErrorKind::HttpResponse { status, error_code, raw_response } = error.kind() else {
         return None;
     };
@@ -71,8 +89,7 @@ pub fn sdk_error_hint(
     let details = AzureErrorDetails::parse(body);
     // The Blob service has the code in a header.
     let code = details.most_specific_code().or(error_code.as_deref());
-    let reply = ErrorReply { status: Some((*status).into()), code, message: &details.message };
-    Some(table.permission_hint(reply, grant))
+    Some(use_reply(ErrorReply { status: Some((*status).into()), code, message: &details.message }))
 }
 
 #[cfg(test)]

@@ -388,9 +388,11 @@ impl ServicePrincipalClient {
     ) -> StepResult<()> {
         let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
         let CompleteServicePrincipal { application, object_id, certificate, secret } = complete;
-        // Components use the earlier certificate until they read the new secret.
+        // Components use the earlier certificate until they read the new secret. If the application
+        // does not accept it, it is not added again: a person may have revoked it.
         let now = self.clock.now();
         let used = secret.as_ref().and_then(|it| it.usable_certificate(application, now));
+        let used = used.filter(|it| it.is_accepted_by(application));
         let wanted: Vec<_> = [Some(&certificate.public), used].into_iter().flatten().collect();
         if self.register(names, application.id, &wanted).await? {
             report(ServicePrincipalStep::CertificateRegistered);

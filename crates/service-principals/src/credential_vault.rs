@@ -20,6 +20,7 @@ use azure_security_keyvault_secrets::{SecretClient, SecretClientOptions};
 use futures::TryStreamExt as _;
 use jiff::Timestamp;
 use lanyard_azure::PropagationWait;
+use lanyard_azure::error_codes::{KEY_VAULT, is_missing_permission};
 use lanyard_vocabulary::SecretName;
 use zeroize::Zeroizing;
 
@@ -312,46 +313,48 @@ impl CredentialVault {
         Ok(deleted.map(|it| it.tags.unwrap_or_default()))
     }
 
-    /// Deletes a deleted certificate permanently.
-    pub(crate) async fn purge_certificate(&self, name: &SecretName) -> VaultResult<()> {
+    /// Deletes a deleted certificate permanently. `wait` says whether the vault may not know the deletion yet.
+    pub(crate) async fn purge_certificate(&self, name: &SecretName, wait: bool) -> VaultResult<()> {
         let read =
             async || self.certificates.get_deleted_certificate(name.as_str(), None).await.map(drop);
         let purge = || async {
             self.certificates.purge_deleted_certificate(name.as_str(), None).await.map(drop)
         };
-        let purged = self.purge(read, purge).await;
-        purged.map_err(|error| vault_error("purging the certificate", name.as_str(), error))
+        let purged = self.purge(read, purge, wait).await;
+        purged.map_err(|error| error.into_error("purging the certificate", name))
     }
 
-    /// Deletes a deleted secret permanently.
-    pub(crate) async fn purge_secret(&self, name: &SecretName) -> VaultResult<()> {
+    /// Deletes a deleted secret permanently. `wait` says whether the vault may not know the deletion yet.
+    pub(crate) async fn purge_secret(&self, name: &SecretName, wait: bool) -> VaultResult<()> {
         let read =
             || async { self.secrets.get_deleted_secret(name.as_str(), None).await.map(drop) };
         let purge =
             || async { self.secrets.purge_deleted_secret(name.as_str(), None).await.map(drop) };
-        let purged = self.purge(read, purge).await;
-        purged.map_err(|error| vault_error("purging the secret", name.as_str(), error))
+        let purged = self.purge(read, purge, wait).await;
+        purged.map_err(|error| error.into_error("purging the secret", name))
     }
 
-    /// Purges a deleted object until the vault does not have it any more. Right after a deletion, the vault does not
-    /// have the deleted object yet.
+    /// Purges a deleted object until the vault does not have it any more. Right after a deletion, the vault may not
+    /// have the deleted object yet: then `wait` is set.
     async fn purge<R, P>(
         &self,
         read: impl Fn() -> R,
         purge: impl Fn() -> P,
-    ) -> azure_core::Result<()>
+        wait: bool,
+    ) -> Result<(), PurgeError>
     where
         R: Future<Output = azure_core::Result<()>>,
         P: Future<Output = azure_core::Result<()>>,
     {
-        self.propagation.repeat(&read, is_not_found).await?;
+        if wait {
+            self.propagation.repeat(&read, is_not_found).await.map_err(PurgeError::Failed)?;
+        }
         let attempt = || async {
             match self.repeat(&purge).await {
-                Err(error) if !is_not_found(&error) && !is_conflict(&error) => {
-                    return Err(PurgeError::Failed(error));
-                }
-                // A conflict is the purge that is in progress.
-                _ => {}
+                Ok(()) => {}
+                Err(error) if is_not_found(&error) => {}
+                Err(error) if is_conflict(&error) => return Err(PurgeError::InProgress(error)),
+                Err(error) => return Err(PurgeError::Failed(error)),
             }
             match found(read().await) {
                 Ok(None) => Ok(()),
@@ -359,23 +362,16 @@ impl CredentialVault {
                 Err(error) => Err(PurgeError::Failed(error)),
             }
         };
-        let is_temporary = |error: &PurgeError| matches!(error, PurgeError::StillDeleted);
-        self.propagation.repeat(attempt, is_temporary).await.map_err(|error| match error {
-            PurgeError::Failed(error) => error,
-            PurgeError::StillDeleted => {
-                let message = "the vault still has the deleted object";
-                azure_core::Error::with_message(ErrorKind::Other, message)
-            }
-        })
+        let is_temporary = |error: &PurgeError| !matches!(error, PurgeError::Failed(_));
+        self.propagation.repeat(attempt, is_temporary).await
     }
 
-    /// Repeats a request while the vault answers 403, which it does until a new role takes effect.
+    /// Repeats a request while the identity lacks a permission, as until a new role takes effect.
     async fn repeat<T, F: Future<Output = azure_core::Result<T>>>(
         &self,
         request: impl Fn() -> F,
     ) -> azure_core::Result<T> {
-        let is_forbidden =
-            |error: &azure_core::Error| error.http_status() == Some(StatusCode::Forbidden);
+        let is_forbidden = |error: &azure_core::Error| is_missing_permission(&KEY_VAULT, error);
         self.propagation.repeat(request, is_forbidden).await
     }
 }
@@ -383,8 +379,21 @@ impl CredentialVault {
 /// Why an attempt to purge did not succeed.
 enum PurgeError {
     Failed(azure_core::Error),
+    /// The vault is deleting or purging the object (409).
+    InProgress(azure_core::Error),
     /// The vault still has the deleted object.
     StillDeleted,
+}
+
+impl PurgeError {
+    fn into_error(self, operation: &'static str, name: &SecretName) -> ServicePrincipalError {
+        match self {
+            Self::Failed(error) | Self::InProgress(error) => {
+                vault_error(operation, name.as_str(), error)
+            }
+            Self::StillDeleted => ServicePrincipalError::StillDeleted { name: name.clone() },
+        }
+    }
 }
 
 /// `None` instead of the error that an object does not exist.

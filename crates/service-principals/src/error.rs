@@ -59,6 +59,19 @@ pub enum ServicePrincipalError {
         /// The property.
         property: &'static str,
     },
+    /// The vault still has a deleted object that was purged.
+    #[error("the vault still has the deleted object `{name}`, although it was purged")]
+    StillDeleted {
+        /// The name of the certificate or the secret.
+        name: SecretName,
+    },
+    /// The deleted applications of the tenant cannot be listed.
+    #[error("listing the deleted applications of the tenant failed")]
+    DeletedApplications {
+        /// The error of the request.
+        #[source]
+        source: Box<AzureCallError>,
+    },
     /// Graph does not return the application, or returns it without the certificate that a component uses.
     #[error(
         "Microsoft Graph does not return the application `{name}` with its current certificate"
@@ -110,7 +123,12 @@ impl ErrorHint for ServicePrincipalError {
                     "create the vault with `lanyard create keyvault azure`, or correct --vault";
                 return sdk_error_hint(&KEY_VAULT, source, grant).or(Some(unreachable.into()));
             }
-            Self::NotRegistered { .. } => "run the command again",
+            Self::DeletedApplications { source } => {
+                return source.permission_hint(
+                    "give the signed-in identity the Graph permission `Application.Read.All`, or leave out --purge",
+                );
+            }
+            Self::NotRegistered { .. } | Self::StillDeleted { .. } => "run the command again",
             Self::SeveralApplications { .. } => {
                 "delete the applications that are not used, or choose another prefix"
             }

@@ -59,10 +59,10 @@ impl ErrorHint for VolumeDiskError {
                  read-only"
             }
             io::ErrorKind::DirectoryNotEmpty => {
-                "look what is in the directory, and remove it if it is unused"
+                "check what is in the directory, and remove it if it is unused"
             }
             io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices => {
-                "look what is mounted there, and unmount it if it is unused"
+                "check what is mounted there, and unmount it if it is unused"
             }
             io::ErrorKind::PermissionDenied if self.operation == DiskOperation::ChangeOwner => {
                 "setting a group that the process does not belong to needs CAP_CHOWN: run as root, \

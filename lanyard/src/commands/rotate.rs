@@ -22,7 +22,7 @@ use super::rotation_timing::parse_duration;
 use super::service_principals::{
     EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, WaitArgs, rows_text, run_for_each,
 };
-use crate::exit::CommandResult;
+use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
@@ -75,11 +75,11 @@ pub(crate) struct RotationArgs {
     #[command(flatten)]
     wait: WaitArgs,
     #[command(flatten)]
-    account: AccountArgs,
-    #[command(flatten)]
     state: StateArgs,
     #[command(flatten)]
     lock: LockArgs,
+    #[command(flatten)]
+    account: AccountArgs,
 }
 
 /// The result of a rotation.
@@ -122,16 +122,24 @@ impl Rotation<'_> {
         let journal = stack.journal(state, lock, &clock)?;
         let options = RotationOptions { only_due: self.only_due, overlap: *overlap };
         let mut run = journal.with_lock(rotate(&client, names, options)).await?;
-        if self.waits {
+        let mut is_finished = true;
+        if self.waits && run.has_success() {
             clock.sleep(*overlap).await;
-            run = journal.with_lock(finish(&client, run, *overlap)).await?;
+            // The new certificates are in use, so the result is printed in any case.
+            if let Err(error) = journal.with_lock(finish(&client, &mut run, *overlap)).await {
+                output::print_stderr(&format!("error: {error}"));
+                output::print_stderr(
+                    "hint: the next `lanyard refresh identities azure` removes the earlier certificates",
+                );
+                is_finished = false;
+            }
         }
         let service_principals = run.rows(|it| Some(it));
         let document = RotationDocument { service_principals };
         output::print_value(&document, output.format, |line_width| {
             rows_text(&document.service_principals, line_width)
         })?;
-        Ok(run.exit())
+        Ok(if is_finished { run.exit() } else { CommandExit::Failed })
     }
 }
 
@@ -148,12 +156,12 @@ async fn rotate(
 /// Retires the earlier certificates of the service principals whose rotation succeeded.
 async fn finish(
     client: &ServicePrincipalClient,
-    rotated: EnvironmentRun<CreatedServicePrincipal>,
+    rotated: &mut EnvironmentRun<CreatedServicePrincipal>,
     overlap: Duration,
-) -> EnvironmentRun<CreatedServicePrincipal> {
+) {
     rotated
         .continue_each(async |names, rotated, observer| {
-            client.finish_rotation(names, &rotated, overlap, observer).await
+            client.finish_rotation(names, rotated, overlap, observer).await
         })
-        .await
+        .await;
 }

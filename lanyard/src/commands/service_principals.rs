@@ -179,20 +179,26 @@ impl ChangeLog {
 impl<T> EnvironmentRun<T> {
     /// Runs a further `action` for each service principal whose outcome is a success.
     pub(in crate::commands) async fn continue_each(
-        self,
-        action: impl AsyncFn(&ServicePrincipalNames, T, ChangeObserver<'_>) -> StepOutcome<T>,
-    ) -> Self {
-        let Self { outcomes, changes } = self;
-        let observer = |event: ServicePrincipalEvent<'_>| changes.add(event);
-        let outcomes = join_all(outcomes.into_iter().map(async |(names, outcome)| {
-            let outcome = match outcome {
-                Ok(before) => action(&names, before, &observer).await,
-                Err(error) => Err(error),
-            };
-            (names, outcome)
-        }))
-        .await;
-        Self { outcomes, changes }
+        &mut self,
+        action: impl AsyncFn(&ServicePrincipalNames, &T, ChangeObserver<'_>) -> StepOutcome<T>,
+    ) {
+        let observer = |event: ServicePrincipalEvent<'_>| self.changes.add(event);
+        let continued =
+            join_all(self.outcomes.iter().map(async |(names, outcome)| match outcome {
+                Ok(before) => Some(action(names, before, &observer).await),
+                Err(_) => None,
+            }))
+            .await;
+        for ((_, outcome), continued) in self.outcomes.iter_mut().zip(continued) {
+            if let Some(continued) = continued {
+                *outcome = continued;
+            }
+        }
+    }
+
+    /// Whether any outcome is a success.
+    pub(in crate::commands) fn has_success(&self) -> bool {
+        self.outcomes.iter().any(|(_, outcome)| outcome.is_ok())
     }
 
     /// A row for each service principal.

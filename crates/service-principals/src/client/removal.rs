@@ -8,7 +8,10 @@ use super::{
     Observer, PREFIX_TAG, ServicePrincipalClient, ServicePrincipalEvent, ServicePrincipalStep,
     StepResult, graph_error, is_unknown_object,
 };
+use crate::error::ServicePrincipalError;
 use crate::names::ServicePrincipalNames;
+
+const PURGING: &str = "purging the deleted application";
 
 /// What exists of an object of the vault that lanyard created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,14 +98,16 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
     ) -> StepResult<Vec<Uuid>> {
-        let failed = |source| graph_error("looking for deleted applications", names, source);
-        let found = self.graph.deleted_applications().await.map_err(failed)?;
+        let found = self.graph.deleted_applications().await.map_err(|source| {
+            ServicePrincipalError::DeletedApplications { source: Box::new(source) }
+        })?;
         let name = Some(names.name.as_str());
         let created = found.into_iter().filter(|it| it.unique_name.as_deref() == name);
         Ok(created.map(|it| it.id).collect())
     }
 
-    /// Deletes what [`find_created`](Self::find_created) found.
+    /// Deletes what [`find_created`](Self::find_created) found. Purges begin after all deletions, because purge
+    /// protection may prevent them.
     ///
     /// # Errors
     ///
@@ -116,52 +121,50 @@ impl ServicePrincipalClient {
         observer: Observer<'_>,
     ) -> StepResult<()> {
         let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
-        let is_permanent = deletion == Deletion::Permanent;
         if let Some(application) = objects.application {
             let deleted = self.graph.delete_application(application).await;
             deleted.map_err(|source| graph_error("deleting the application", names, source))?;
-            if is_permanent {
-                self.purge_application(names, application).await?;
-            }
             report(ServicePrincipalStep::ApplicationDeleted);
         }
+        let (secret, certificate) = (objects.secret, objects.certificate);
+        if secret == VaultObjectState::Live {
+            self.vault.delete_secret(&names.secret).await?;
+            report(ServicePrincipalStep::DocumentDeleted);
+        }
+        if certificate == VaultObjectState::Live {
+            self.vault.delete_certificate(&names.name).await?;
+            report(ServicePrincipalStep::CertificateDeleted);
+        }
+        if deletion == Deletion::Recoverable {
+            return Ok(());
+        }
+        if let Some(application) = objects.application {
+            // Graph does not know the deleted application everywhere yet.
+            let purge = || self.graph.purge_deleted_object(application);
+            let purged = self.propagation.repeat(purge, is_unknown_object).await;
+            purged.map_err(|source| graph_error(PURGING, names, source))?;
+        }
         for application in &objects.deleted_applications {
-            self.purge_application(names, *application).await?;
+            match self.graph.purge_deleted_object(*application).await {
+                // Another client has purged it.
+                Err(source) if is_unknown_object(&source) => {}
+                purged => purged.map_err(|source| graph_error(PURGING, names, source))?,
+            }
             report(ServicePrincipalStep::ApplicationPurged);
         }
-        if objects.secret == VaultObjectState::Live {
-            self.vault.delete_secret(&names.secret).await?;
+        if secret != VaultObjectState::Absent {
+            self.vault.purge_secret(&names.secret, secret == VaultObjectState::Live).await?;
         }
-        if objects.secret != VaultObjectState::Absent && is_permanent {
-            self.vault.purge_secret(&names.secret).await?;
+        if secret == VaultObjectState::Deleted {
+            report(ServicePrincipalStep::DocumentPurged);
         }
-        match objects.secret {
-            VaultObjectState::Absent => {}
-            VaultObjectState::Live => report(ServicePrincipalStep::DocumentDeleted),
-            VaultObjectState::Deleted => report(ServicePrincipalStep::DocumentPurged),
+        if certificate != VaultObjectState::Absent {
+            let wait = certificate == VaultObjectState::Live;
+            self.vault.purge_certificate(&names.name, wait).await?;
         }
-        if objects.certificate == VaultObjectState::Live {
-            self.vault.delete_certificate(&names.name).await?;
-        }
-        if objects.certificate != VaultObjectState::Absent && is_permanent {
-            self.vault.purge_certificate(&names.name).await?;
-        }
-        match objects.certificate {
-            VaultObjectState::Absent => {}
-            VaultObjectState::Live => report(ServicePrincipalStep::CertificateDeleted),
-            VaultObjectState::Deleted => report(ServicePrincipalStep::CertificatePurged),
+        if certificate == VaultObjectState::Deleted {
+            report(ServicePrincipalStep::CertificatePurged);
         }
         Ok(())
-    }
-
-    /// Purges a deleted application. While Graph does not know the deleted application, the request is repeated.
-    async fn purge_application(
-        &self,
-        names: &ServicePrincipalNames,
-        application: Uuid,
-    ) -> StepResult<()> {
-        let purge = || self.graph.purge_deleted_object(application);
-        let purged = self.propagation.repeat(purge, is_unknown_object).await;
-        purged.map_err(|source| graph_error("purging the deleted application", names, source))
     }
 }

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let remove = run_for_each(&names, async |names, observer| {
         let objects = client.find_created(names, deletion).await?;
         if args.destroy.dry_run {
-            output::print_stderr(&format!("{}: would delete {}", names.name, listed(&objects)));
+            output::print_stderr(&format!("{}: would {}", names.name, planned_removal(&objects)));
             return Ok(());
         }
         client.delete(names, &objects, deletion, observer).await
@@ -93,20 +93,26 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     Ok(if succeeded { removed.exit() } else { CommandExit::Failed })
 }
 
-fn listed(objects: &CreatedObjects) -> String {
-    let of_vault = |state, name: &str| match state {
-        VaultObjectState::Absent => None,
-        VaultObjectState::Live => Some(format!("the {name}")),
-        VaultObjectState::Deleted => Some(format!("the deleted {name}")),
-    };
-    let found = [
-        objects.application.map(|_| "the application".to_owned()),
-        objects.deleted_applications.first().map(|_| "the deleted application".to_owned()),
-        of_vault(objects.certificate, "certificate"),
-        of_vault(objects.secret, "secret"),
-    ];
-    let found: Vec<_> = found.into_iter().flatten().collect();
-    if found.is_empty() { "nothing".to_owned() } else { found.join(", ") }
+/// What the removal of these objects does, such as `delete the secret; purge 2 deleted applications`.
+fn planned_removal(objects: &CreatedObjects) -> String {
+    let (mut deleted, mut purged) = (Vec::new(), Vec::new());
+    deleted.extend(objects.application.map(|_| "the application".to_owned()));
+    match objects.deleted_applications.len() {
+        0 => {}
+        1 => purged.push("the deleted application".to_owned()),
+        count => purged.push(format!("{count} deleted applications")),
+    }
+    for (state, name) in [(objects.certificate, "certificate"), (objects.secret, "secret")] {
+        match state {
+            VaultObjectState::Absent => {}
+            VaultObjectState::Live => deleted.push(format!("the {name}")),
+            VaultObjectState::Deleted => purged.push(format!("the deleted {name}")),
+        }
+    }
+    let parts = [("delete", deleted), ("purge", purged)];
+    let parts = parts.iter().filter(|(_, objects)| !objects.is_empty());
+    let parts: Vec<_> = parts.map(|(verb, it)| format!("{verb} {}", it.join(", "))).collect();
+    if parts.is_empty() { "delete nothing".to_owned() } else { parts.join("; ") }
 }
 
 fn print(document: &RemovalDocument, format: CliOutputFormat) -> Result<(), CommandError> {

@@ -49,7 +49,11 @@ pub(super) fn refresh_cron_job(
         format!("--vault={vault}"),
         format!("--cloud={}", account.cloud.name()),
         format!("--state={journal}"),
+        format!("--overlap={}s", rotation.overlap.as_secs()),
+        format!("--timeout={}s", rotation.wait.timeout().as_secs()),
     ];
+    let lock_timeout = rotation.lock.lock_timeout.iter();
+    arguments.extend(lock_timeout.map(|it| format!("--lock-timeout={}s", it.as_secs())));
     arguments.extend(account.subscription.iter().map(|id| format!("--subscription={id}")));
     let metadata = json!({ "name": NAME, "namespace": cron_job.namespace });
     let documents = [service_account(cron_job, &metadata), job(cron_job, &metadata, &arguments)];
