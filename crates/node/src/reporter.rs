@@ -87,6 +87,14 @@ pub enum PodEventKind {
 }
 
 impl PodEventKind {
+    /// Whether the event is a warning, in Kubernetes and in the log.
+    pub const fn is_warning(self) -> bool {
+        match self {
+            Self::ContentWarning | Self::Failed(_) => true,
+            Self::MountRotationComplete | Self::Recovered(_) => false,
+        }
+    }
+
     /// The hop of the failure.
     pub const fn hop(self) -> Option<Hop> {
         match self {
@@ -115,7 +123,12 @@ impl Reporter for NoopReporter {
     }
 
     fn emit_event(&self, event: PodEvent) {
-        tracing::info!(pod = %event.pod, kind = ?event.kind, "{}", event.message);
+        let PodEvent { pod, kind, message } = event;
+        if kind.is_warning() {
+            tracing::warn!(%pod, ?kind, "{message}");
+        } else {
+            tracing::info!(%pod, ?kind, "{message}");
+        }
     }
 
     fn forget_volume(&self, _target: &std::path::Path) {}

@@ -180,7 +180,7 @@ impl PodEventRecorder {
 }
 
 fn build_event(pod_event: &PodEvent, repeated: &EventOccurrences, node: &str) -> Event {
-    let PodEventFields { component, reason, is_warning } = event_fields(pod_event.kind);
+    let PodEventFields { component, reason } = event_fields(pod_event.kind);
     let pod = &pod_event.pod;
     Event {
         metadata: ObjectMeta {
@@ -189,7 +189,7 @@ fn build_event(pod_event: &PodEvent, repeated: &EventOccurrences, node: &str) ->
             ..ObjectMeta::default()
         },
         involved_object: pod_reference(pod),
-        type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
+        type_: Some(if pod_event.kind.is_warning() { "Warning" } else { "Normal" }.to_owned()),
         reason: Some(reason.to_owned()),
         message: Some(truncated_message(pod_event)),
         source: Some(EventSource {
@@ -209,7 +209,6 @@ fn build_event(pod_event: &PodEvent, repeated: &EventOccurrences, node: &str) ->
 struct PodEventFields {
     component: &'static str,
     reason: &'static str,
-    is_warning: bool,
 }
 
 fn event_fields(kind: PodEventKind) -> PodEventFields {
@@ -218,19 +217,17 @@ fn event_fields(kind: PodEventKind) -> PodEventFields {
         _ => ROTATION,
     };
     match kind {
-        PodEventKind::MountRotationComplete => PodEventFields {
-            component: ROTATION,
-            reason: "MountRotationComplete",
-            is_warning: false,
-        },
+        PodEventKind::MountRotationComplete => {
+            PodEventFields { component: ROTATION, reason: "MountRotationComplete" }
+        }
         PodEventKind::ContentWarning => {
-            PodEventFields { component: ROTATION, reason: "ContentWarning", is_warning: true }
+            PodEventFields { component: ROTATION, reason: "ContentWarning" }
         }
         PodEventKind::Failed(code) => {
-            PodEventFields { component: component(code), reason: code.name(), is_warning: true }
+            PodEventFields { component: component(code), reason: code.name() }
         }
         PodEventKind::Recovered(code) => {
-            PodEventFields { component: component(code), reason: "Recovered", is_warning: false }
+            PodEventFields { component: component(code), reason: "Recovered" }
         }
     }
 }
@@ -290,9 +287,9 @@ mod tests {
 
     #[test]
     fn events_use_upstream_component_and_reason() {
-        let words = |kind| {
+        let words = |kind: PodEventKind| {
             let text = event_fields(kind);
-            (text.component, text.reason, text.is_warning)
+            (text.component, text.reason, kind.is_warning())
         };
         assert_eq!(
             words(PodEventKind::MountRotationComplete),
@@ -310,7 +307,7 @@ mod tests {
             words(PodEventKind::Failed(OutcomeCode::VaultThrottled)),
             ("csi-secrets-store-rotation", "VaultThrottled", true)
         );
-        assert!(!event_fields(PodEventKind::Recovered(OutcomeCode::VaultThrottled)).is_warning);
+        assert!(!PodEventKind::Recovered(OutcomeCode::VaultThrottled).is_warning());
     }
 
     #[test]

@@ -153,6 +153,9 @@ impl CsiDriverProvider for ProviderServer {
         let memory = self.memory.fetch_memory(urgency, MEMORY_TIMEOUT, &self.clock);
         match self.fetch_with_reservation(&parsed.provider_request(urgency, &memory)).await {
             Ok(fetched) => {
+                for warning in &fetched.warnings {
+                    tracing::warn!(pod = %parsed.pod, "{warning}");
+                }
                 if let Some(volume) = volume {
                     self.served_volumes.lock().insert(volume, self.clock.monotonic());
                 }

@@ -15,6 +15,7 @@ use super::*;
 struct FakeFileProvider {
     requests: Mutex<Vec<String>>,
     error: Option<ProviderError>,
+    warnings: Vec<String>,
 }
 
 #[async_trait]
@@ -47,7 +48,7 @@ impl Provider for FakeFileProvider {
                 version: "1".to_owned(),
             }],
             timestamps: std::collections::BTreeMap::new(),
-            warnings: Vec::new(),
+            warnings: self.warnings.clone(),
             stale: None,
         })
     }
@@ -83,6 +84,19 @@ async fn file_mode_falls_back_to_the_request_permission() {
     assert_eq!(modes, [("a", 0o644), ("b", 0o600)]);
     assert_eq!(answer.object_version.len(), 1);
     assert_eq!(*provider.requests.lock(), ["n/p s Some(\"c\") {\"keyvaultName\": \"kv\"} Mount"]);
+}
+
+#[tokio::test]
+async fn warnings_about_content_are_logged() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap()));
+    let _capture = tracing::subscriber::set_default(subscriber.finish());
+    let warnings = vec!["an issuer is missing".to_owned()];
+    let provider = FakeFileProvider { warnings, ..FakeFileProvider::default() };
+    let served = provider_server(Arc::new(provider)).0;
+    served.mount(Request::new(mount_message(&format!("{{{POD}}}")))).await.unwrap();
+    let text = std::fs::read_to_string(log.path()).unwrap();
+    assert!(text.contains("WARN") && text.contains("an issuer is missing"), "{text}");
 }
 
 #[tokio::test]
