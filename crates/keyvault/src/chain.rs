@@ -10,13 +10,28 @@ pub(crate) struct ChainOrder {
     pub(crate) positions: Vec<usize>,
     /// The number of certificates in the chain, which are the first of `positions`.
     pub(crate) linked: usize,
+    /// Whether the last certificate of the chain is a root.
+    pub(crate) ends_with_root: bool,
 }
 
 impl ChainOrder {
-    /// Whether all certificates belong to the chain.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.linked == self.positions.len()
+    /// The certificates that do not belong to the chain, if there are any.
+    pub(crate) fn unlinked(&self) -> Option<UnlinkedCertificates> {
+        let (linked, count) = (self.linked, self.positions.len());
+        let ends_with_root = self.ends_with_root;
+        (linked < count).then_some(UnlinkedCertificates { linked, count, ends_with_root })
     }
+}
+
+/// Certificates that do not belong to a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnlinkedCertificates {
+    /// The number of certificates in the chain.
+    pub(crate) linked: usize,
+    /// The total number of certificates.
+    pub(crate) count: usize,
+    /// Whether the chain ends with a root: no issuer is missing.
+    pub(crate) ends_with_root: bool,
 }
 
 /// Orders certificates (DER). The chain begins with the certificate at the position `leaf`, or, without one,
@@ -100,15 +115,19 @@ fn order_links(links: &[CertificateLink], leaf: Option<usize>) -> ChainOrder {
         let link = &links[current];
         let unused = (0..links.len()).filter(|index| !positions.contains(index));
         next = unused
-            .filter_map(|index| Some((link.issued_by(&links[index])?, index)))
+            // A root ends the chain, unlike a certificate that another authority issued for the key of the root.
+            .filter_map(|index| {
+                Some((link.issued_by(&links[index])?, !links[index].is_root(), index))
+            })
             .min()
             .filter(|_| !link.is_root())
-            .map(|(_, index)| index);
+            .map(|(_, _, index)| index);
     }
     let linked = positions.len();
+    let ends_with_root = positions.last().is_some_and(|last| links[*last].is_root());
     let others: Vec<_> = (0..links.len()).filter(|index| !positions.contains(index)).collect();
     positions.extend(others);
-    ChainOrder { positions, linked }
+    ChainOrder { positions, linked, ends_with_root }
 }
 
 #[cfg(test)]
@@ -168,6 +187,32 @@ mod tests {
         // Certificates that issued each other.
         assert_eq!(order(&["A B a b", "B A b a"], Some(1)), (vec![1, 0], 2));
         assert_eq!(order(&["L A l a", "A B a b", "B A b a"], Some(0)), (vec![0, 1, 2], 3));
+    }
+
+    #[test]
+    fn an_issuer_is_missing_only_if_the_chain_does_not_end_with_a_root() {
+        type UnlinkedCase = (&'static str, &'static [&'static str], Option<(usize, usize, bool)>);
+        let cases: [UnlinkedCase; 6] = [
+            ("a complete chain", &["R R r -", "L R l r"], None),
+            ("a chain without its root", &["I R i r", "L I l i"], None),
+            ("the same root twice", &["L R l r", "R R r r", "R R r r"], Some((2, 3, true))),
+            (
+                "a root that another root signed",
+                &["L R l r", "R S r s", "R R r r"],
+                Some((2, 3, true)),
+            ),
+            ("a missing intermediate", &["R R r -", "L I l i"], Some((1, 2, false))),
+            ("a circle", &["A B a b", "B A b a"], Some((0, 2, false))),
+        ];
+        for (case, words, expected) in cases {
+            let links: Vec<_> = words.iter().map(|words| link(words)).collect();
+            let expected = expected.map(|(linked, count, ends_with_root)| UnlinkedCertificates {
+                linked,
+                count,
+                ends_with_root,
+            });
+            assert_eq!(order_links(&links, None).unlinked(), expected, "{case}");
+        }
     }
 
     #[test]

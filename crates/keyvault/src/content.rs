@@ -6,6 +6,7 @@ use lanyard_api::{VaultObjectEntry, VaultObjectFormat};
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ObjectEncoding;
 
+use crate::chain::UnlinkedCertificates;
 use crate::encoding::{self, DecodeValueError};
 use crate::memory::saturating_u64;
 use crate::pem::{CERTIFICATE, PUBLIC_KEY, PemWriter};
@@ -115,8 +116,8 @@ pub(crate) struct FileContent {
     /// The certificates (`<file>.crt`) and the other blocks, such as the key (`<file>.key`); `None` unless
     /// separate files are requested.
     pub(crate) separate_files: Option<SplitPem>,
-    /// The number of certificates in the chain of the leaf, and the total, if they differ.
-    pub(crate) incomplete_chain: Option<(usize, usize)>,
+    /// The certificates that do not belong to the chain of the leaf, if there are any.
+    pub(crate) unlinked: Option<UnlinkedCertificates>,
 }
 
 impl FileContent {
@@ -134,7 +135,7 @@ impl FileContent {
 
 impl From<SharedSecretBytes> for FileContent {
     fn from(bytes: SharedSecretBytes) -> Self {
-        Self { bytes, separate_files: None, incomplete_chain: None }
+        Self { bytes, separate_files: None, unlinked: None }
     }
 }
 
@@ -208,12 +209,12 @@ fn decode_pfx_secret(
         .as_ref()
         .filter(|_| options.write_separate_files)
         .map(|converted| split_certificates_in_bytes(converted.pem.expose()));
-    let incomplete_chain = converted.as_ref().and_then(|converted| converted.incomplete_chain);
+    let unlinked = converted.as_ref().and_then(|converted| converted.unlinked);
     let bytes = match converted {
         Some(converted) if !keeps_archive => converted.pem,
         _ => decode_value(value, entry)?,
     };
-    Ok(FileContent { bytes, separate_files, incomplete_chain })
+    Ok(FileContent { bytes, separate_files, unlinked })
 }
 
 /// Decodes a value by the encoding of its entry. Plain text shares the buffer of the value.

@@ -9,6 +9,7 @@ use lanyard_api::{VaultObjectFormat, VaultObjectVersion};
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ObjectEncoding;
 
+use crate::chain::UnlinkedCertificates;
 use crate::content::{CertificateFileOptions, ContentError, FileContent, decode_content};
 use crate::fetch::{FetchedEntryObject, ObjectReference};
 use crate::memory::max_decoding_bytes;
@@ -106,7 +107,7 @@ pub struct DecodedFiles {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeWarning {
-    /// Some certificates do not belong to the chain of the leaf.
+    /// An issuer in the chain of the leaf is missing, and some certificates do not belong to the chain.
     #[error(
         "only {linked} of the {count} certificates of {object} form the chain of its leaf; the others \
          follow in the order of the vault. Import the certificate again with every issuer of its chain"
@@ -118,6 +119,30 @@ pub enum DecodeWarning {
         /// The total number of certificates.
         count: usize,
     },
+    /// Some certificates do not belong to the chain of the leaf, which ends with a root.
+    #[error(
+        "only {linked} of the {count} certificates of {object} form the chain of its leaf, up to a root; the \
+         others do not belong to it and follow in the order of the vault. Import the certificate again \
+         without them"
+    )]
+    UnrelatedCertificates {
+        object: ObjectReference,
+        /// The number of certificates in the chain.
+        linked: usize,
+        /// The total number of certificates.
+        count: usize,
+    },
+}
+
+impl DecodeWarning {
+    fn from_unlinked(object: ObjectReference, unlinked: UnlinkedCertificates) -> Self {
+        let UnlinkedCertificates { linked, count, ends_with_root } = unlinked;
+        if ends_with_root {
+            Self::UnrelatedCertificates { object, linked, count }
+        } else {
+            Self::IncompleteChain { object, linked, count }
+        }
+    }
 }
 
 /// Converts fetched objects to the files of a volume.
@@ -183,9 +208,9 @@ impl VolumeDecoder {
             self.contents.insert(form, content.clone());
             (content, taken)
         };
-        if let Some((linked, count)) = content.incomplete_chain {
-            let object = fetched.reference();
-            self.decoded.warnings.push(DecodeWarning::IncompleteChain { object, linked, count });
+        if let Some(unlinked) = content.unlinked {
+            let warning = DecodeWarning::from_unlinked(fetched.reference(), unlinked);
+            self.decoded.warnings.push(warning);
         }
         self.push_files(fetched, path, content);
         Ok(taken)

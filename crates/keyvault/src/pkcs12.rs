@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use lanyard_credential::bundle::{Pkcs12Archive, Pkcs12Error, leaf_position};
 use zeroize::Zeroizing;
 
-use crate::chain::order_chain;
+use crate::chain::{UnlinkedCertificates, order_chain};
 use crate::pem::{CERTIFICATE, PRIVATE_KEY, PemWriter};
 use crate::secret_bytes::SharedSecretBytes;
 
@@ -32,8 +32,8 @@ pub enum PfxError {
 #[derive(Debug)]
 pub(crate) struct ConvertedPfx {
     pub(crate) pem: SharedSecretBytes,
-    /// The number of certificates in the chain of the leaf, and the total, if they differ.
-    pub(crate) incomplete_chain: Option<(usize, usize)>,
+    /// The certificates that do not belong to the chain of the leaf, if there are any.
+    pub(crate) unlinked: Option<UnlinkedCertificates>,
 }
 
 /// Decodes the archive from a value.
@@ -56,12 +56,12 @@ pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, P
         return Err(PfxError::Empty);
     }
     let mut certificates: Vec<_> = archive.certificates.iter().map(Vec::as_slice).collect();
-    let mut incomplete_chain = None;
+    let mut unlinked = None;
     if order {
         let mut keys = archive.keys.iter();
         let leaf = keys.find_map(|key| leaf_position(key, &certificates));
         let order = order_chain(&certificates, leaf);
-        incomplete_chain = (!order.is_complete()).then_some((order.linked, certificates.len()));
+        unlinked = order.unlinked();
         certificates = order.positions.into_iter().map(|index| certificates[index]).collect();
     }
     let mut writer = PemWriter::default();
@@ -71,5 +71,5 @@ pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, P
     for certificate in certificates {
         writer.push(CERTIFICATE, certificate);
     }
-    Ok(ConvertedPfx { pem: writer.finish(), incomplete_chain })
+    Ok(ConvertedPfx { pem: writer.finish(), unlinked })
 }

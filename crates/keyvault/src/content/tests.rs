@@ -62,6 +62,11 @@ pub(crate) fn archive_with_incomplete_chain() -> String {
     encode_archive(&[&CHAIN.root, &CHAIN.leaf], false)
 }
 
+/// An archive with a complete chain and its root once more, as the value of a secret.
+pub(crate) fn archive_with_repeated_root() -> String {
+    encode_archive(&[&CHAIN.root, &CHAIN.intermediate, &CHAIN.leaf, &CHAIN.root], false)
+}
+
 fn encode_archive_of(key: &[u8], certificates: &[&[u8]], old: bool) -> String {
     let certificates = certificates.iter().map(|der| Certificate::from_der(der).unwrap());
     let key = PrivateKey::from_der(key).unwrap();
@@ -233,41 +238,45 @@ fn chain_without_key_ids_is_ordered_by_names() {
             .unwrap();
     let ordered: [&[u8]; 3] = [&chain.leaf, &chain.intermediate, &chain.root];
     assert_eq!(pem_blocks(content.bytes.expose()), expected_blocks(Some(&chain.key), &ordered));
-    assert_eq!(content.incomplete_chain, None);
+    assert_eq!(content.unlinked, None);
 }
 
 #[test]
 fn certificates_outside_the_chain_follow_in_their_order_and_are_reported() {
-    type ChainCase<'a> = (&'a [&'a [u8]], &'a [&'a [u8]], usize);
+    type ChainCase<'a> = (&'a [&'a [u8]], &'a [&'a [u8]], usize, bool);
     let (chain, other) = (&*CHAIN, certificate_chain(true));
     let cases: [ChainCase<'_>; 3] = [
-        (&[&chain.root, &chain.leaf], &[&chain.leaf, &chain.root], 1),
+        (&[&chain.root, &chain.leaf], &[&chain.leaf, &chain.root], 1, false),
         // The leaf is the certificate of the key, although two certificates issued no other.
         (
             &[&other.leaf, &chain.intermediate, &chain.leaf],
             &[&chain.leaf, &chain.intermediate, &other.leaf],
             2,
+            false,
         ),
         (
             &[&chain.root, &chain.leaf, &chain.root, &chain.intermediate],
             &[&chain.leaf, &chain.intermediate, &chain.root, &chain.root],
             3,
+            true,
         ),
     ];
-    for (archive_order, file_order, linked) in cases {
+    for (archive_order, file_order, linked, ends_with_root) in cases {
+        let count = archive_order.len();
+        let unlinked = Some(UnlinkedCertificates { linked, count, ends_with_root });
         let object = certificate_vault_secret(&encode_archive(archive_order, false), PKCS12);
         let content =
             decode_content(&secret_entry(None, None), &object, CertificateFileOptions::default())
                 .unwrap();
         let expected = expected_blocks(Some(&chain.key), file_order);
         assert_eq!(pem_blocks(content.bytes.expose()), expected);
-        assert_eq!(content.incomplete_chain, Some((linked, archive_order.len())));
+        assert_eq!(content.unlinked, unlinked);
         // The archive itself is mounted, and the chain is in a file next to it.
         let options = CertificateFileOptions { write_separate_files: true, ..Default::default() };
         let content = decode_content(&secret_entry(None, PFX), &object, options).unwrap();
         let certificates = content.separate_files.unwrap().certificates;
         assert_eq!(pem_blocks(certificates.expose()), expected_blocks(None, file_order));
-        assert_eq!(content.incomplete_chain, Some((linked, archive_order.len())));
+        assert_eq!(content.unlinked, unlinked);
     }
 }
 

@@ -155,24 +155,38 @@ fn vault_error(error: &NodeVaultError) -> &VaultReadError {
 }
 
 #[tokio::test]
-async fn incomplete_certificate_chain_is_a_warning_of_the_read() {
-    let node = NodeVaultsFixture::new();
-    let archive = crate::content::tests::archive_with_incomplete_chain();
-    node.azure.add_certificate_secret("kv1", "a", archive);
-    let parameters = parameters(&["a"], MANAGED);
-    let order = VolumeReadRequest {
-        parameters: &parameters,
-        pod: &pod("ns", "sa"),
-        credentials: &PodCredentials::default(),
-        freshness: MOUNT,
-        serve_stale: None,
-        memory: &UnlimitedMemory,
-    };
-    let read = node.fetch(&order).await.unwrap();
-    assert!(only_file_text(&read).starts_with("-----BEGIN PRIVATE KEY-----\n"));
-    let warnings: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].starts_with("only 1 of the 2 certificates of secret `a`"), "{warnings:?}");
+async fn certificates_outside_the_chain_are_a_warning_of_the_read() {
+    use crate::content::tests::{archive_with_incomplete_chain, archive_with_repeated_root};
+    let cases = [
+        (
+            archive_with_incomplete_chain(),
+            "only 1 of the 2 certificates of secret `a`",
+            "every issuer",
+        ),
+        (
+            archive_with_repeated_root(),
+            "only 3 of the 4 certificates of secret `a`",
+            "without them",
+        ),
+    ];
+    for (archive, start, advice) in cases {
+        let node = NodeVaultsFixture::new();
+        node.azure.add_certificate_secret("kv1", "a", archive);
+        let parameters = parameters(&["a"], MANAGED);
+        let order = VolumeReadRequest {
+            parameters: &parameters,
+            pod: &pod("ns", "sa"),
+            credentials: &PodCredentials::default(),
+            freshness: MOUNT,
+            serve_stale: None,
+            memory: &UnlimitedMemory,
+        };
+        let read = node.fetch(&order).await.unwrap();
+        assert!(only_file_text(&read).starts_with("-----BEGIN PRIVATE KEY-----\n"));
+        let warnings: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].starts_with(start) && warnings[0].contains(advice), "{warnings:?}");
+    }
 }
 
 #[tokio::test]
