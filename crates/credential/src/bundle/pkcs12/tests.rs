@@ -134,6 +134,15 @@ fn iterations_of_all_key_derivations_count_together() {
     }
 }
 
+/// The defaults of Bouncy Castle: 102,400 iterations for the MAC, and 51,200 each for a key and for certificates. The
+/// password is wrong, as the limits are checked first.
+#[test]
+fn iterations_of_bouncy_castle_are_accepted() {
+    let part = encrypted_part(pbkdf2(51_200), vec![0; 16]);
+    let archive = archive(&[part.clone(), part], Some(102_400));
+    assert_eq!(open_error(&archive), Pkcs12Error::PasswordNeeded);
+}
+
 #[test]
 fn number_of_parts_and_bags_is_limited() {
     let bag = || SafeBag {
