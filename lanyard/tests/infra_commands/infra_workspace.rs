@@ -505,22 +505,16 @@ impl InfraWorkspace {
         identity["properties"]["principalId"].as_str().unwrap().to_owned()
     }
 
-    /// Creates a public IP address and an action group in a group of the cluster, as another tool would. The name of
-    /// the action group has characters that no id of lanyard's resources has.
-    pub(crate) fn put_foreign_resources(&self) {
-        let address = json!({
+    /// Creates a public IP address in a group of the cluster, as another tool would.
+    pub(crate) fn put_foreign_address(&self) {
+        let path = format!(
+            "/resourceGroups/{MAIN_GROUP}/providers/Microsoft.Network/publicIPAddresses/foreign?api-version=2023-11-01"
+        );
+        let body = json!({
             "location": "eastus", "sku": { "name": "Standard" },
             "properties": { "publicIPAllocationMethod": "Static" },
         });
-        let action_group = json!({ "location": "global", "properties": { "enabled": true } });
-        for (resource, version, body) in [
-            ("Microsoft.Network/publicIPAddresses/foreign", "2023-11-01", address),
-            ("Microsoft.Insights/actionGroups/on-call%20%231", "2023-01-01", action_group),
-        ] {
-            let path =
-                format!("/resourceGroups/{MAIN_GROUP}/providers/{resource}?api-version={version}");
-            self.runtime.block_on(self.arm(reqwest::Method::PUT, &path, Some(body)));
-        }
+        self.runtime.block_on(self.arm(reqwest::Method::PUT, &path, Some(body)));
     }
 }
 
