@@ -108,6 +108,7 @@ pub use quota::{
 pub use rate_limit_headroom::RateLimitHeadroom;
 pub use rate_limited_client::{ThrottleCause, ThrottledError};
 pub use rate_limiter::RequestRate;
+pub use reply_limit::ReplyTooLarge;
 pub use resource_groups::ResourceGroupBody;
 pub use response_headers::ResponseHeaders;
 pub use retry::RetryPolicy;

@@ -11,17 +11,17 @@ use futures::StreamExt as _;
 /// machines, with some ten megabytes.
 const MAX_REPLY: usize = 64 * 1024 * 1024;
 
-/// A reply is longer than [`MAX_REPLY`]. The next one would be, too.
+/// A reply is longer than a client reads. The next one would be, too.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the reply has more than {limit} bytes")]
-pub(crate) struct ReplyTooLarge {
+pub struct ReplyTooLarge {
     /// The largest reply in bytes.
-    pub(crate) limit: usize,
+    pub limit: usize,
 }
 
 impl ReplyTooLarge {
     /// Extracts a [`ReplyTooLarge`] from an SDK error, if there is one.
-    pub(crate) fn of(error: &azure_core::Error) -> Option<&Self> {
+    pub fn of(error: &azure_core::Error) -> Option<&Self> {
         error.downcast_ref()
     }
 }

@@ -8,7 +8,9 @@ use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::headers::HeaderName;
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
-use lanyard_azure::{AzureErrorDetails, AzureTransport, BearerTokenPolicy, ThrottledError};
+use lanyard_azure::{
+    AzureErrorDetails, AzureTransport, BearerTokenPolicy, ReplyTooLarge, ThrottledError,
+};
 use lanyard_credential::reply;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -162,6 +164,9 @@ impl VaultKeyClient for KeyVaultKeyClient {
 fn transport_error(source: azure_core::Error) -> KeyOperationError {
     if *source.kind() == ErrorKind::Credential {
         return KeyOperationError::Token { source };
+    }
+    if ReplyTooLarge::of(&source).is_some() {
+        return KeyOperationError::Malformed { problem: "it is too large" };
     }
     match ThrottledError::of(&source) {
         Some(error) => {

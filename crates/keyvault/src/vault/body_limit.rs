@@ -9,6 +9,7 @@ use azure_core::http::headers::CONTENT_LENGTH;
 use azure_core::http::policies::{Policy, PolicyResult};
 use azure_core::http::{AsyncRawResponse, Context, Request};
 use futures::StreamExt as _;
+use lanyard_azure::ReplyTooLarge;
 use zeroize::Zeroizing;
 
 use crate::memory::{MAX_LIST_PAGE_BYTES, MAX_OBJECT_RESPONSE_BYTES};
@@ -63,9 +64,7 @@ fn max_body_bytes(path: &str) -> usize {
 }
 
 fn response_too_large_error(limit: usize) -> Error {
-    let message =
-        format!("the answer has more than {limit} bytes, which is more than a vault sends");
-    Error::new(ErrorKind::Io, std::io::Error::other(message))
+    Error::new(ErrorKind::Other, ReplyTooLarge { limit })
 }
 
 #[cfg(test)]

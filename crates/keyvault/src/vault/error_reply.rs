@@ -2,7 +2,7 @@
 
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
-use lanyard_azure::{AzureErrorDetails, ThrottleCause, ThrottledError};
+use lanyard_azure::{AzureErrorDetails, ReplyTooLarge, ThrottleCause, ThrottledError};
 use lanyard_credential::reply;
 
 use crate::error::{VaultErrorDetails, VaultReadError};
@@ -18,6 +18,9 @@ pub(crate) fn classify_client_error(error: azure_core::Error) -> VaultReadError 
             }
             ThrottleCause::CircuitOpen => VaultReadError::CircuitOpen { host, remaining },
         };
+    }
+    if ReplyTooLarge::of(&error).is_some() {
+        return VaultReadError::Malformed { problem: "it is larger than a vault sends" };
     }
     match error.kind() {
         ErrorKind::HttpResponse { status, raw_response, .. } => {

@@ -11,6 +11,7 @@ use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::{Cloud, Hop};
 
 use super::*;
+use crate::memory::MAX_OBJECT_RESPONSE_BYTES;
 
 #[derive(Debug, Default)]
 struct FakeVaultPage {
@@ -370,6 +371,13 @@ async fn token_is_never_sent_to_another_host_or_over_http() {
     let error = plain.fetch_secret(&secret_name(), None).await.unwrap_err();
     assert!(matches!(error, VaultReadError::UntrustedVault { .. }), "{error:?}");
     assert_eq!(vault.recorded_requests.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn too_large_body_is_malformed_and_no_outage() {
+    let error = read_error_for(200, &"x".repeat(MAX_OBJECT_RESPONSE_BYTES + 1)).await;
+    assert!(matches!(error, VaultReadError::Malformed { .. }), "{error:?}");
+    assert!(!error.is_outage());
 }
 
 #[tokio::test]

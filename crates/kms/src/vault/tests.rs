@@ -32,6 +32,13 @@ fn key_result_keeps_fields_and_hides_value() {
 }
 
 #[test]
+fn too_large_reply_is_not_requested_again() {
+    let source = azure_core::Error::new(ErrorKind::Other, ReplyTooLarge { limit: 8 });
+    let error = transport_error(source);
+    assert_eq!((error.label(), error.retry_delay()), ("malformed", None));
+}
+
+#[test]
 fn each_error_status_has_label_and_hint() {
     const FORBIDDEN: [&str; 4] = [
         r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"ForbiddenByRbac"}}}"#,
