@@ -139,6 +139,23 @@ impl From<SharedSecretBytes> for FileContent {
     }
 }
 
+/// Whether [`decode_content`] opens a PKCS#12 archive.
+pub(crate) fn converts_archive(
+    entry: &VaultObjectEntry,
+    object: &FetchedVaultObject,
+    options: CertificateFileOptions,
+) -> bool {
+    let FetchedVaultObject::Secret(secret) = object else { return false };
+    secret.is_certificate_secret
+        && known_content_type(secret.content_type.as_deref()) == Some(PKCS12)
+        && !mounts_archive_alone(entry, options)
+}
+
+/// Whether an archive is mounted as it is, and nothing else from it.
+fn mounts_archive_alone(entry: &VaultObjectEntry, options: CertificateFileOptions) -> bool {
+    entry.format == Some(VaultObjectFormat::Pfx) && !options.write_separate_files
+}
+
 /// Converts `object` to the bytes that `entry` requests.
 pub(crate) fn decode_content(
     entry: &VaultObjectEntry,
@@ -197,7 +214,7 @@ fn decode_pfx_secret(
         return Err(ContentError::EncodingMismatch { encoding, content_type: PKCS12 });
     }
     let keeps_archive = entry.format == Some(VaultObjectFormat::Pfx);
-    let converted = if keeps_archive && !options.write_separate_files {
+    let converted = if mounts_archive_alone(entry, options) {
         None
     } else {
         Some(

@@ -10,7 +10,9 @@ use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ObjectEncoding;
 
 use crate::chain::UnlinkedCertificates;
-use crate::content::{CertificateFileOptions, ContentError, FileContent, decode_content};
+use crate::content::{
+    CertificateFileOptions, ContentError, FileContent, converts_archive, decode_content,
+};
 use crate::fetch::{FetchedEntryObject, ObjectReference};
 use crate::memory::max_decoding_bytes;
 use crate::secret_bytes::SharedSecretBytes;
@@ -183,7 +185,9 @@ impl VolumeDecoder {
         if self.contents.contains_key(&content_key(fetched)) {
             return 0;
         }
-        max_decoding_bytes(&fetched.entry, &fetched.object)
+        let (entry, object) = (&fetched.entry, &fetched.object);
+        let converts_archive = converts_archive(entry, object, self.options.certificates);
+        max_decoding_bytes(entry, object, converts_archive)
     }
 
     /// Adds the files of an object. Returns the memory that its content takes in addition to the object, in

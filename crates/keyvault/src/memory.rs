@@ -144,8 +144,15 @@ impl MemoryFootprint for Vec<ListedVersion> {
 }
 
 /// The maximum memory for decoding an object for an entry, in bytes: the result and temporary buffers.
-pub(crate) fn max_decoding_bytes(entry: &VaultObjectEntry, object: &FetchedVaultObject) -> u64 {
+pub(crate) fn max_decoding_bytes(
+    entry: &VaultObjectEntry,
+    object: &FetchedVaultObject,
+    converts_archive: bool,
+) -> u64 {
     let (length, times) = match object {
+        FetchedVaultObject::Secret(secret) if converts_archive => {
+            (secret.value.len(), ARCHIVE_FACTOR)
+        }
         FetchedVaultObject::Secret(secret) if secret.is_certificate_secret => {
             (secret.value.len(), CERTIFICATE_SECRET_FACTOR)
         }
@@ -181,7 +188,9 @@ pub(crate) const FILE_OVERHEAD_BYTES: u64 = 1024;
 /// The memory of an object besides its content, in bytes: version, timestamps, tags and map entries.
 const OBJECT_OVERHEAD_BYTES: u64 = 1024;
 const LISTED_VERSION_BYTES: u64 = 240;
-/// The memory for decoding a certificate's secret, as a multiple of its length: the smallest names and extensions
-/// of a certificate take 40 times the bytes of their encoding while they are parsed.
-const CERTIFICATE_SECRET_FACTOR: u64 = 64;
+/// The memory for converting an archive, as a multiple of its length: the smallest names and extensions of a
+/// certificate take 40 times the bytes of their encoding while they are parsed.
+const ARCHIVE_FACTOR: u64 = 64;
+/// The memory for decoding another secret of a certificate, as a multiple of its length.
+const CERTIFICATE_SECRET_FACTOR: u64 = 8;
 const MAX_KEY_BYTES: usize = 1024;

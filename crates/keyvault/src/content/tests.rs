@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use super::*;
+use crate::memory::max_decoding_bytes;
 use crate::pem::{PRIVATE_KEY, parse_blocks};
 use crate::public_key::PublicJwk;
 use crate::source::{FetchedCertificate, FetchedKey, ObjectAttributes};
@@ -290,6 +291,25 @@ fn pfx_format_keeps_the_archive_as_base64_or_bytes() {
     // The archive is not opened.
     let object = certificate_vault_secret("bm90IGFuIGFyY2hpdmU=", PKCS12);
     assert!(decoded_bytes(&secret_entry(None, PFX), &object).is_ok());
+}
+
+#[test]
+fn only_the_conversion_of_an_archive_reserves_memory_for_its_certificates() {
+    let cases = [
+        (PEM_FILE, None, false, 8),
+        (PEM_FILE, None, true, 8),
+        (PKCS12, None, false, 64),
+        (PKCS12, PFX, false, 8),
+        (PKCS12, PFX, true, 64),
+    ];
+    for (content_type, format, write_separate_files, factor) in cases {
+        let (entry, object) =
+            (secret_entry(None, format), certificate_vault_secret("value", content_type));
+        let options = CertificateFileOptions { write_separate_files, ..Default::default() };
+        let converts_archive = converts_archive(&entry, &object, options);
+        let bytes = max_decoding_bytes(&entry, &object, converts_archive);
+        assert_eq!(bytes, 5 * factor + 1024, "{content_type} {format:?} {write_separate_files}");
+    }
 }
 
 #[test]
