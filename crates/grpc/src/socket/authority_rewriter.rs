@@ -5,11 +5,12 @@
 //! (1.58 to 1.85). grpc-java sends the bare path. RFC 3986 does not allow such a host, and `h2` 0.4 answers
 //! `PROTOCOL_ERROR` before the gRPC service sees the request; it has no option that accepts it
 //! (<https://github.com/hyperium/h2/pull/487>). The authority has no meaning on a socket, so the rewriter
-//! replaces it with `localhost`, which all other clients send. Most requests refer to the header table of the
-//! connection, which contains the replacement of an earlier request.
+//! replaces a path with `localhost`, which other clients send. Most requests refer to the header table of the
+//! connection, which contains the replacement of an earlier request. The replacement is at most as long as the
+//! path: the client computes the size of the table from what it sent, so no entry may be larger.
 //!
-//! The rewriter does not decode values: in a header block (RFC 7541) an authority is a literal, whose name is
-//! entry 1 of the static table or a literal too, and one literal replaces another.
+//! In a header block (RFC 7541) an authority is a literal, whose name is entry 1 of the static table or a literal
+//! too, and one literal replaces another.
 
 /// The length of the client preface (RFC 9113, 3.4).
 const PREFACE_LENGTH: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
@@ -26,7 +27,12 @@ const AUTHORITY_TABLE_INDEX: usize = 1;
 /// `:authority` as a string, plain and in Huffman code (RFC 7541, 5.2).
 const AUTHORITY_NAMES: [&[u8]; 2] =
     [b"\x0a:authority", &[0x88, 0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f]];
-const LOCALHOST_LITERAL: &[u8] = b"\x09localhost";
+/// The flag of a string in Huffman code (RFC 7541, 5.2).
+const HUFFMAN_CODED: u8 = 0x80;
+/// `%` and `/` in Huffman code, which have six bits (RFC 7541, appendix B).
+const PERCENT_CODE: u8 = 0x15;
+const SLASH_CODE: u8 = 0x18;
+const LOCALHOST: &[u8] = b"localhost";
 
 /// Rewrites the bytes of a connection.
 #[derive(Debug)]
@@ -117,7 +123,8 @@ fn frame_length(header: &[u8]) -> usize {
     header.iter().take(3).fold(0, |length, byte| length << 8 | usize::from(*byte))
 }
 
-/// The HEADERS frame with `localhost` as its authority; `None` if it has no literal authority.
+/// The HEADERS frame with `localhost` as its authority, or with the beginning of `localhost` instead of a shorter
+/// path; `None` if its authority is not a literal, or no path.
 fn replace_authority(frame: &[u8]) -> Option<Vec<u8>> {
     let (header, payload) = frame.split_at_checked(FRAME_HEADER_LENGTH)?;
     let flags = *header.get(4)?;
@@ -126,8 +133,15 @@ fn replace_authority(frame: &[u8]) -> Option<Vec<u8>> {
     let block = payload.get(before..payload.len().checked_sub(padding)?)?;
     let (from, to) = find_authority_value(block)?;
     let old = before + from..before + to;
+    let (length, value) = decode_integer(block, from, 7)?;
+    if !is_path(block.get(value..to)?, block.get(from)? & HUFFMAN_CODED != 0) {
+        return None;
+    }
+    // Clients use Huffman code where it is shorter, so the text has at least this length.
+    let host = LOCALHOST.get(..length).unwrap_or(LOCALHOST);
+    let host_length = u8::try_from(host.len()).ok()?;
     let mut changed = payload.to_vec();
-    changed.splice(old, LOCALHOST_LITERAL.iter().copied());
+    changed.splice(old, std::iter::once(host_length).chain(host.iter().copied()));
     let [_, length @ ..] = u32::try_from(changed.len()).ok()?.to_be_bytes();
     Some([&length, header.get(3..)?, &changed].concat())
 }
@@ -166,6 +180,30 @@ fn end_of_string(block: &[u8], at: usize) -> Option<usize> {
     let (length, next) = decode_integer(block, at, 7)?;
     let end = next.checked_add(length)?;
     (end <= block.len()).then_some(end)
+}
+
+/// Whether an authority is a path: it contains `%` or `/`. A rare character with a long Huffman code counts as one.
+fn is_path(value: &[u8], is_huffman_coded: bool) -> bool {
+    if !is_huffman_coded {
+        return value.iter().any(|byte| matches!(byte, b'%' | b'/'));
+    }
+    let bit = |at: usize| value.get(at / 8).map(|byte| byte >> (7 - at % 8) & 1);
+    let mut at = 0;
+    loop {
+        let code =
+            |length: usize| (at..at + length).try_fold(0_u8, |code, at| Some(code << 1 | bit(at)?));
+        // The codes of each length are a range, and greater than the beginnings of shorter ones.
+        at += match (code(5), code(6), code(7), code(8)) {
+            (Some(..0x0a), ..) => 5,
+            (_, Some(PERCENT_CODE | SLASH_CODE), ..) => return true,
+            (_, Some(..0x2e), ..) => 6,
+            (_, _, Some(..0x7c), _) => 7,
+            (_, _, _, Some(..0xfe)) => 8,
+            (_, _, _, Some(_)) => return true,
+            // The padding.
+            _ => return false,
+        };
+    }
 }
 
 /// Decodes an integer with a prefix of `prefix` bits (RFC 7541, 5.1); returns it with the position
@@ -243,6 +281,44 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn replacement_is_never_longer_than_the_authority() {
+        for (authority, expected) in
+            [("/", "l"), ("%2Fa", "loca"), ("%2Fa.sock", "localhost"), ("%2Fa.socket", "localhost")]
+        {
+            let mut rewriter = AuthorityRewriter::new();
+            assert_eq!(rewriter.rewrite(&first_request(authority)), first_request(expected));
+        }
+    }
+
+    #[test]
+    fn authority_that_is_no_path_stays() {
+        for authority in ["", "a", "localhost", "127.0.0.1:50051", "driver.example"] {
+            let request = first_request(authority);
+            assert_eq!(AuthorityRewriter::new().rewrite(&request), request);
+        }
+    }
+
+    #[test]
+    fn paths_are_recognized_in_huffman_code() {
+        type HuffmanCase = (&'static str, &'static [u8], Option<&'static [u8]>);
+        let cases: [HuffmanCase; 5] = [
+            ("localhost", &[0xa0, 0xe4, 0x1d, 0x13, 0x9d, 0x09], None),
+            ("%2Fa", &[0x54, 0x58, 0x47], Some(b"loc")),
+            ("/a/a", &[0x60, 0x6c, 0x0f], Some(b"loc")),
+            ("[::1]", &[0xff, 0xdd, 0xcb, 0x81, 0xff, 0xe7], Some(b"localh")),
+            ("nothing", &[], None),
+        ];
+        for (text, code, replacement) in cases {
+            let headers = |flag: u8, value: &[u8]| {
+                let length = flag | u8::try_from(value.len()).unwrap();
+                frame(HEADERS_FRAME_TYPE, 0x04, 1, &[&[0x41, length], value].concat())
+            };
+            let expected = replacement.map(|host| headers(0, host));
+            assert_eq!(replace_authority(&headers(HUFFMAN_CODED, code)), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_long_authority_counts_its_length_in_more_bytes() {
         let value = "%2F".repeat(60);
         let long = [&[0x41, 0x7f, 53], value.as_bytes()].concat();
@@ -310,8 +386,9 @@ pub(super) mod tests {
         fn arbitrary_input_never_panics_or_loses_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let mut rewriter = AuthorityRewriter { state: RewriteState::FrameHeader, buffered: Vec::new() };
             let passed = rewriter.rewrite(&bytes);
-            // Without a replacement, every byte passes.
-            if !passed.windows(LOCALHOST_LITERAL.len()).any(|window| window == LOCALHOST_LITERAL) {
+            prop_assert!(passed.len() + rewriter.buffered.len() <= bytes.len());
+            // Without a replacement, every byte passes. Each one begins with a length and the letter `l`.
+            if !passed.windows(2).any(|pair| pair[0] <= 9 && pair[1] == b'l') {
                 prop_assert_eq!([passed, rewriter.buffered].concat(), bytes);
             }
         }
