@@ -12,7 +12,7 @@ mod tests;
 use std::fmt;
 
 use aws_lc_rs::hmac;
-use der::asn1::{Any, ContextSpecific, ObjectIdentifier, OctetString, OctetStringRef};
+use der::asn1::{AnyRef, ContextSpecific, ObjectIdentifier, OctetString, OctetStringRef};
 use der::{Decode, Encode};
 use pkcs12::cms::content_info::ContentInfo;
 use pkcs12::cms::encrypted_data::EncryptedData;
@@ -26,7 +26,7 @@ use pkcs12::{
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 use x509_parser::prelude::{FromDer, X509Certificate};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::error::Pkcs12Error;
 use super::key::pkcs8_algorithm;
@@ -92,9 +92,13 @@ impl Pkcs12Archive {
         password: &str,
         limits: &mut ReadLimits,
     ) -> Result<(), Pkcs12Error> {
-        let bags = SafeContents::from_der(bags)?;
-        limits.count_elements(bags.len())?;
-        bags.iter().try_for_each(|bag| self.add_bag(bag, password, limits))
+        let mut bags = SafeContents::from_der(bags)?;
+        let added = limits
+            .count_elements(bags.len())
+            .and_then(|()| bags.iter().try_for_each(|bag| self.add_bag(bag, password, limits)));
+        // A bag may hold a key that is not encrypted.
+        bags.iter_mut().for_each(|bag| bag.bag_value.zeroize());
+        added
     }
 
     fn add_bag(
@@ -105,7 +109,8 @@ impl Pkcs12Archive {
     ) -> Result<(), Pkcs12Error> {
         match bag.bag_id {
             PKCS_12_KEY_BAG_OID => {
-                let key = ContextSpecific::<Any>::from_der(&bag.bag_value)?.value.to_der()?;
+                let key =
+                    ContextSpecific::<AnyRef<'_>>::from_der(&bag.bag_value)?.value.to_der()?;
                 self.add_key(Zeroizing::new(key))
             }
             PKCS_12_PKCS8_KEY_BAG_OID => {
