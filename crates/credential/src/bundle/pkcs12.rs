@@ -97,7 +97,9 @@ impl Pkcs12Archive {
             .count_elements(bags.len())
             .and_then(|()| bags.iter().try_for_each(|bag| self.add_bag(bag, password, limits)));
         // A bag may hold a key that is not encrypted.
-        bags.iter_mut().for_each(|bag| bag.bag_value.zeroize());
+        for bag in &mut bags {
+            bag.bag_value.zeroize();
+        }
         added
     }
 
