@@ -143,11 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn unknown_field_is_named_with_its_file() {
+    fn path_of_an_unknown_field_is_named_with_its_file() {
         let error = apply("resourceManager: {pagesize: 2}", settings).unwrap_err();
-        assert!(error.contains("file.yaml") && error.contains("pagesize"), "{error}");
+        let expected = "`resourceManager`: unknown field, expected one of `pageSize`";
+        assert!(error.contains("file.yaml") && error.contains(expected), "{error}");
         let error = apply("{name: a, effect: {type: explode}}", faults).unwrap_err();
-        assert!(error.contains("explode"), "{error}");
+        assert!(error.contains("expected one of") && error.contains("`reset`"), "{error}");
         let rules =
             "- {name: a, effect: {type: reset}}\n- {name: b, every: 0, effect: {type: reset}}";
         let error = apply(rules, faults).unwrap_err();
