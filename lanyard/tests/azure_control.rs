@@ -123,10 +123,16 @@ fn invalid_setting_is_named_and_changes_nothing() {
     let azure = ServedAzure::start();
     let initial = azure.settings();
     for (field, named) in [
-        ("resourceManager.pagesize=1", "pagesize"),
-        ("resourceManager.pageSize=0", "nonzero"),
-        ("roleAssignmentLimits.inSubscription=-1", "-1"),
-        ("resourceManager.unregisteredNamespaces=[\"X.Y\"]", "X.Y"),
+        (
+            "resourceManager.pagesize=1",
+            "`resourceManager`: unknown field, expected one of `pageSize`",
+        ),
+        ("resourceManager.pageSize=0", "`resourceManager.pageSize`: expected a nonzero"),
+        ("roleAssignmentLimits.inSubscription=-1", "`roleAssignmentLimits.inSubscription`"),
+        (
+            "resourceManager.unregisteredNamespaces=[\"X.Y\"]",
+            "`resourceManager.unregisteredNamespaces`",
+        ),
         ("propagation.directory", "propagation.directory"),
         ("resourceManager.kubeconfig=@absent.yaml", "absent.yaml"),
     ] {
@@ -187,11 +193,11 @@ async fn fault_rule_affects_requests_until_it_is_removed() {
 }
 
 #[test]
-fn invalid_fault_rule_is_rejected_with_the_name_of_its_field() {
+fn invalid_fault_rule_is_rejected_with_the_field_and_its_form() {
     let azure = ServedAzure::start();
     let tunnel = json!({ "type": "half-closed-tunnel" });
     for (rule, named) in [
-        (json!({ "name": "x", "hosts": "h", "effect": { "type": "reset" } }), "hosts"),
+        (json!({ "name": "x", "hosts": "h", "effect": { "type": "reset" } }), "unknown field"),
         (json!({ "name": "x", "every": 0, "effect": { "type": "reset" } }), "every"),
         (json!({ "name": "x", "path": "/a", "effect": tunnel }), "path"),
         (json!({ "name": "x" }), "effect"),
