@@ -45,6 +45,12 @@ const CLIENT_ROWS: &[Row] = &[
         "check this host's clock, and the age of the service account token where one is used",
     ),
     Row::new(
+        &["AADSTS70023"],
+        Denied,
+        "The federated token is valid for longer than Entra ID accepts.",
+        "request a token with a shorter lifetime from the issuer, at most 24 hours",
+    ),
+    Row::new(
         &["AADSTS700023"],
         Denied,
         "The audience of the assertion is not the token endpoint of this authority.",

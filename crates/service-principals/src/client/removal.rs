@@ -145,7 +145,8 @@ impl ServicePrincipalClient {
             purged.map_err(|source| graph_error(PURGING, names, source))?;
         }
         for application in &objects.deleted_applications {
-            match self.graph.purge_deleted_object(*application).await {
+            let purge = || self.graph.purge_deleted_object(*application);
+            match self.propagation.repeat(purge, is_unknown_object).await {
                 // Another client has purged it.
                 Err(source) if is_unknown_object(&source) => {}
                 purged => purged.map_err(|source| graph_error(PURGING, names, source))?,
