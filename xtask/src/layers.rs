@@ -80,7 +80,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-desired", CrateLayer::CoreAndTransports, 13_100),
     ("lanyard-azure", CrateLayer::CoreAndTransports, 6500),
     ("lanyard-kubernetes", CrateLayer::CoreAndTransports, 1400),
-    ("lanyard-keyvault", CrateLayer::Services, 6_300),
+    ("lanyard-keyvault", CrateLayer::Services, 6_400),
     ("lanyard-kms", CrateLayer::Services, 2500),
     ("lanyard-federation", CrateLayer::Services, 2300),
     ("lanyard-service-principals", CrateLayer::Services, 2000),
