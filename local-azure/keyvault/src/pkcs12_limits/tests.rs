@@ -70,7 +70,7 @@ fn encrypted(plain: &[u8]) -> ContentInfo {
     }
 }
 
-/// The DER of bags with an encrypted key each, which nobody can decrypt.
+/// The DER of bags that each contain an encrypted key, without a valid ciphertext.
 fn key_bags(kind: ObjectIdentifier, parameters: &pbes2::Parameters, count: usize) -> Vec<u8> {
     let key = EncryptedPrivateKeyInfo {
         encryption_algorithm: algorithm(parameters),
