@@ -388,8 +388,8 @@ impl ServicePrincipalClient {
     ) -> StepResult<()> {
         let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
         let CompleteServicePrincipal { application, object_id, certificate, secret } = complete;
-        // Components use the earlier certificate until they read the new secret. If the application
-        // does not accept it, it is not added again: a person may have revoked it.
+        // Components use the earlier certificate until they read the new secret. A certificate that the application does
+        // not accept is not added again, because an operator may have revoked it.
         let now = self.clock.now();
         let used = secret.as_ref().and_then(|it| it.usable_certificate(application, now));
         let used = used.filter(|it| it.is_accepted_by(application));
