@@ -127,10 +127,7 @@ impl JournalLocation {
         cluster: &JournalCluster,
         on_wait: &(dyn Fn(&JournalStoreError, Duration) + Sync),
     ) -> Result<Journal, JournalError> {
-        let (store, content) = self
-            .wait_for_store(access, on_wait)
-            .await
-            .map_err(|source| JournalError::Store { source })?;
+        let (store, content) = self.wait_for_store(access, on_wait).await?;
         Journal::open(&content, store, cluster).await
     }
 
@@ -145,10 +142,7 @@ impl JournalLocation {
         cluster: &JournalCluster,
         on_wait: &(dyn Fn(&JournalStoreError, Duration) + Sync),
     ) -> Result<JournalLock, JournalError> {
-        let (store, content) = self
-            .wait_for_store(access, on_wait)
-            .await
-            .map_err(|source| JournalError::Store { source })?;
+        let (store, content) = self.wait_for_store(access, on_wait).await?;
         let lock = JournalLock::new(store);
         if let Err(error) = super::check_cluster(&content, cluster) {
             // The first error is the one to report; the lease ends by itself.
@@ -162,7 +156,7 @@ impl JournalLocation {
         &self,
         access: &JournalAccess,
         on_wait: &(dyn Fn(&JournalStoreError, Duration) + Sync),
-    ) -> Result<(JournalStore, String), JournalStoreError> {
+    ) -> Result<(JournalStore, String), JournalError> {
         let timeout = access.lock_timeout.unwrap_or(match self {
             Self::Directory(_) => Duration::ZERO,
             Self::Container(_) => LEASE_TIMEOUT,
@@ -172,11 +166,11 @@ impl JournalLocation {
         loop {
             let error = match self.open_store(access).await {
                 Err(error) if error.is_locked() => error,
-                opened => return opened,
+                opened => return opened.map_err(|source| JournalError::Store { source }),
             };
             let left = end.saturating_sub(access.clock.monotonic());
             if left.is_zero() {
-                return Err(error);
+                return Err(JournalError::Store { source: error });
             }
             if !waits {
                 on_wait(&error, timeout);
