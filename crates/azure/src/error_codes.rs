@@ -113,7 +113,7 @@ mod tests {
                 "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity",
                 Busy,
             ),
-            (Some(409), "OperationNotAllowed", Busy),
+            (Some(409), "OperationNotAllowed", Permanent),
             (Some(400), "OperationNotAllowed", Permanent),
             (Some(409), "ResourceGroupBeingDeleted", Busy),
             (Some(400), "PrincipalNotFound", Propagating),

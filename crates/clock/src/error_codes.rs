@@ -172,7 +172,7 @@ impl<C: Copy + 'static> ErrorCodeTable<C> {
         self.groups.iter().flat_map(|group| group.rows)
     }
 
-    /// The row of a reply; `None` if the table has none.
+    /// The row of a reply, of equally specific ones the last; `None` if the table has none.
     pub fn find(&self, reply: ErrorReply<'_>) -> Option<&'static ErrorCodeRow<C>> {
         self.rows().filter(|row| row.applies_to(reply)).max_by_key(|row| row.specificity())
     }

@@ -225,7 +225,12 @@ async fn subscription_assignments(
         .list(&path, RoleAssignmentBody::API_VERSION, &[])
         .await
         .map_err(read_error("listing the role assignments"))?;
-    Ok(listed.into_iter().filter_map(|body| serde_json::from_value(body).ok()).collect())
+    let read = |body: Value| {
+        let id = body["id"].as_str().unwrap_or_default().to_owned();
+        let unreadable = |_| CcoctlRemovalError::Unreadable { what: "the role assignment", id };
+        serde_json::from_value(body).map_err(unreadable)
+    };
+    listed.into_iter().map(read).collect()
 }
 
 /// The id of an assignment at or below the subscription. The list of a subscription also contains those that it
@@ -235,16 +240,10 @@ fn own_assignment_id(
     subscription: &SubscriptionId,
 ) -> Result<Option<ArmResourceId>, CcoctlRemovalError> {
     let scope = ArmResourceId::subscription_scope(subscription);
-    let prefix = assignment.id.get(..scope.as_str().len()).unwrap_or_default();
-    match assignment.id.parse::<ArmResourceId>() {
-        Ok(id) => Ok(scope.contains(&id).then_some(id)),
-        Err(_) if prefix.eq_ignore_ascii_case(scope.as_str()) => {
-            let (what, id) = ("the role assignment", assignment.id.clone());
-            Err(CcoctlRemovalError::Unreadable { what, id })
-        }
-        // The id of a management group.
-        Err(_) => Ok(None),
-    }
+    assignment.id_within(&scope).map_err(|_syntax| CcoctlRemovalError::Unreadable {
+        what: "the role assignment",
+        id: assignment.id.clone(),
+    })
 }
 
 /// The resources whose role assignments are removed with them.

@@ -51,6 +51,9 @@ pub enum OrphanSearchError {
         "Microsoft Graph does not show the signed-in identity `{0}`, so a missing principal proves nothing"
     )]
     Blind(Uuid),
+    /// A role assignment cannot be read, so nothing shows whether its principal exists. The id is Azure's text.
+    #[error("the role assignment `{0}` cannot be read")]
+    Unreadable(String),
 }
 
 const GRANT_DIRECTORY_READ: &str =
@@ -62,6 +65,9 @@ impl ErrorHint for OrphanSearchError {
             Self::List(source) => return source.hint(),
             Self::Graph(source) => return source.permission_hint(GRANT_DIRECTORY_READ),
             Self::Blind(_) => GRANT_DIRECTORY_READ,
+            Self::Unreadable(_) => {
+                "look at it with `az role assignment list --all`, and delete it if nothing needs it"
+            }
         }))
     }
 }
@@ -84,8 +90,7 @@ pub async fn find_orphaned_assignments(
     let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
     let listed = arm.list(&path, RoleAssignmentBody::API_VERSION, &[]).await;
     let listed = listed.map_err(|error| OrphanSearchError::List(Box::new(error)))?;
-    let assignments: Vec<AssignedRole> =
-        listed.into_iter().filter_map(|body| serde_json::from_value(body).ok()).collect();
+    let assignments: Vec<AssignedRole> = listed.into_iter().map(read_assignment).collect::<Result<_, _>>()?;
     let principals: BTreeSet<_> =
         assignments.iter().map(|it| it.properties.principal_id).chain([caller]).collect();
     let principals: Vec<_> = principals.into_iter().collect();
@@ -96,7 +101,12 @@ pub async fn find_orphaned_assignments(
         return Err(OrphanSearchError::Blind(caller));
     }
     let newest = now.checked_sub(min_age).unwrap_or(Timestamp::MIN);
-    Ok(orphans(assignments, &known, scope, newest))
+    orphans(assignments, &known, scope, newest)
+}
+
+fn read_assignment(body: Value) -> Result<AssignedRole, OrphanSearchError> {
+    let id = body["id"].as_str().unwrap_or_default().to_owned();
+    serde_json::from_value(body).map_err(|_shape| OrphanSearchError::Unreadable(id))
 }
 
 /// The assignments at or below `scope` that are not younger than `newest`, and whose principals are not `known`.
@@ -105,26 +115,28 @@ fn orphans(
     known: &BTreeSet<Uuid>,
     scope: &ArmResourceId,
     newest: Timestamp,
-) -> Vec<OrphanedAssignment> {
-    let mut orphans: Vec<_> = assignments
+) -> Result<Vec<OrphanedAssignment>, OrphanSearchError> {
+    let candidates = assignments
         .into_iter()
         .filter(|it| !known.contains(&it.properties.principal_id))
         .filter(|it| it.properties.created_on.is_some_and(|created| created <= newest))
-        .filter(|it| it.properties.principal_type.as_deref() != Some("ForeignGroup"))
-        .filter_map(|AssignedRole { id, properties, .. }| {
-            let id: ArmResourceId = id.parse().ok()?;
-            // The list also contains assignments that the scope inherits.
-            scope.contains(&id).then(|| OrphanedAssignment {
-                found: found_record(&id, properties.created_on),
-                id,
-                principal: properties.principal_id,
-                role: properties.role_definition_id,
-                scope: properties.scope,
-            })
-        })
-        .collect();
+        .filter(|it| it.properties.principal_type.as_deref() != Some("ForeignGroup"));
+    let mut orphans = Vec::new();
+    for assignment in candidates {
+        let id = assignment.id_within(scope);
+        let AssignedRole { id: text, properties, .. } = assignment;
+        // The list also contains assignments that the scope inherits.
+        let Some(id) = id.map_err(|_syntax| OrphanSearchError::Unreadable(text))? else { continue };
+        orphans.push(OrphanedAssignment {
+            found: found_record(&id, properties.created_on),
+            id,
+            principal: properties.principal_id,
+            role: properties.role_definition_id,
+            scope: properties.scope,
+        });
+    }
     orphans.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
-    orphans
+    Ok(orphans)
 }
 
 fn found_record(id: &ArmResourceId, created: Option<Timestamp>) -> RecordedResource {
@@ -193,8 +205,23 @@ mod tests {
         ];
         let known = BTreeSet::from([Uuid::from_u128(1)]);
         let newest = old.parse().unwrap();
-        let found = orphans(all, &known, &scope.parse().unwrap(), newest);
+        let found = orphans(all, &known, &scope.parse().unwrap(), newest).unwrap();
         let found: Vec<_> = found.iter().map(|it| it.principal.as_u128()).collect();
         assert_eq!(found, [2, 6]);
+    }
+
+    #[test]
+    fn search_names_an_assignment_that_it_cannot_read() {
+        let (old, scope) = ("2026-01-01T00:00:00Z", "/subscriptions/s");
+        let mut odd = assignment(scope, 2, old, "ServicePrincipal");
+        odd.id = format!("{scope}/providers/Microsoft.Authorization/roleAssignments/on-call #1");
+        let id = odd.id.clone();
+        let newest = old.parse().unwrap();
+        let error = orphans(vec![odd], &BTreeSet::new(), &scope.parse().unwrap(), newest);
+        assert!(matches!(error, Err(OrphanSearchError::Unreadable(text)) if text == id));
+
+        let error = read_assignment(json!({ "id": id, "properties": {} })).unwrap_err();
+        assert_eq!(error.to_string(), format!("the role assignment `{id}` cannot be read"));
+        assert!(error.hint().is_some());
     }
 }

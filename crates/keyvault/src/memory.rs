@@ -28,6 +28,10 @@ pub trait ReadMemory: fmt::Debug + Send + Sync {
     /// Releases all of `room` except `retained` bytes that stay in use.
     fn finish_read(&self, room: u64, retained: u64);
 
+    /// Keeps all reservations of the volume until the returned value is dropped, for work on another thread, which
+    /// continues if its caller is cancelled.
+    fn hold(&self) -> Box<dyn Send>;
+
     /// The maximum number of bytes that could be reserved if all other volumes released theirs.
     fn max_read_reservation(&self) -> u64;
 
@@ -93,6 +97,10 @@ impl ReadMemory for UnlimitedMemory {
     }
 
     fn finish_read(&self, _: u64, _: u64) {}
+
+    fn hold(&self) -> Box<dyn Send> {
+        Box::new(())
+    }
 
     fn max_read_reservation(&self) -> u64 {
         u64::MAX

@@ -265,9 +265,10 @@ impl NodeVaults {
                 })?;
             }
             let retained = if room > 0 && fetched.object.is_certificate_secret() {
-                let object = fetched.clone();
+                let (object, held) = (fetched.clone(), memory.hold());
                 let (returned, retained) = run_blocking(move || {
                     let retained = decoder.decode_object(&object);
+                    drop(held);
                     (decoder, retained)
                 })
                 .await;

@@ -121,7 +121,8 @@ pub(super) const CONTAINER_SERVICE: ErrorCodeGroup<ErrorClass> = ErrorCodeGroup 
             "Another operation changes the cluster.",
             "wait until the other operation of the cluster has ended; then run the command again",
         )
-        .with_statuses(&[(409, 409)]),
+        .with_statuses(&[(409, 409)])
+        .with_message_part("progress"),
         Row::new(
             &["CustomKubeletIdentityMissingPermissionError"],
             Propagating,

@@ -111,6 +111,10 @@ impl ReadMemory for FetchMemory {
         self.0.memory.update(|state| state.end_read(self.0.id, bytes, retained));
     }
 
+    fn hold(&self) -> Box<dyn Send> {
+        Box::new(self.clone())
+    }
+
     fn max_read_reservation(&self) -> u64 {
         self.0.memory.0.state.lock().max_reservation(self.0.id)
     }

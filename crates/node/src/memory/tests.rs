@@ -56,6 +56,18 @@ async fn oldest_fetch_is_granted_first_and_a_small_one_overtakes() {
 }
 
 #[tokio::test]
+async fn held_reservations_outlive_their_cancelled_fetch() {
+    let memory = MemoryAccount::new(128 * KIB);
+    let fetch = memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock());
+    fetch.reserve_read_memory(64 * KIB).await.unwrap();
+    let held = fetch.hold();
+    drop(fetch);
+    assert_eq!(memory.used(), 64 * KIB);
+    drop(held);
+    assert_eq!(memory.used(), 0);
+}
+
+#[tokio::test]
 async fn youngest_of_deadlocked_fetches_is_refused() {
     let (memory, clock) = (MemoryAccount::new(128 * KIB), clock());
     let fill = || memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock);

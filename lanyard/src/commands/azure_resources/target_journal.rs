@@ -78,7 +78,7 @@ impl StateArgs {
     ) -> Result<JournalLocation, CommandError> {
         let location = match &self.state {
             Some(location) => location.clone(),
-            None => default_base(environment)?.join(&[subscription.as_str(), name]),
+            None => subscription_base(environment, subscription)?.join(&[name]),
         };
         check_host(&location, endpoints)?;
         Ok(location)
@@ -128,7 +128,7 @@ impl JournalContext<'_> {
 }
 
 /// The location below which each journal has its own directory or prefix.
-pub(in crate::commands) fn default_base(
+fn default_base(
     environment: &ProcessEnvironment,
 ) -> Result<JournalLocation, CommandError> {
     if let Some(text) = &environment.journals {
@@ -141,6 +141,16 @@ pub(in crate::commands) fn default_base(
         None => Err(CommandError::invalid_input("neither XDG_STATE_HOME nor HOME is set")
             .with_hint("name the directory of the journal with --state")),
     }
+}
+
+/// The location below which each journal of the subscription has its own directory or prefix. Azure compares
+/// subscription ids without regard to case, so all spellings share it.
+pub(in crate::commands) fn subscription_base(
+    environment: &ProcessEnvironment,
+    subscription: &SubscriptionId,
+) -> Result<JournalLocation, CommandError> {
+    let subscription = subscription.as_str().to_ascii_lowercase();
+    Ok(default_base(environment)?.join(&[&subscription]))
 }
 
 /// This process, for the users of commands that wait for it.
