@@ -1,7 +1,9 @@
 //! Role assignments, the permissions of the caller, and the number of assignments of a subscription.
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, ParseArmResourceIdError, RoleDefinitionId, SubscriptionId};
+use lanyard_vocabulary::{
+    ArmResourceId, ParseArmResourceIdError, RoleDefinitionId, SubscriptionId,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

@@ -90,7 +90,8 @@ pub async fn find_orphaned_assignments(
     let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
     let listed = arm.list(&path, RoleAssignmentBody::API_VERSION, &[]).await;
     let listed = listed.map_err(|error| OrphanSearchError::List(Box::new(error)))?;
-    let assignments: Vec<AssignedRole> = listed.into_iter().map(read_assignment).collect::<Result<_, _>>()?;
+    let assignments: Vec<AssignedRole> =
+        listed.into_iter().map(read_assignment).collect::<Result<_, _>>()?;
     let principals: BTreeSet<_> =
         assignments.iter().map(|it| it.properties.principal_id).chain([caller]).collect();
     let principals: Vec<_> = principals.into_iter().collect();

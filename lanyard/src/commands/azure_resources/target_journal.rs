@@ -128,9 +128,7 @@ impl JournalContext<'_> {
 }
 
 /// The location below which each journal has its own directory or prefix.
-fn default_base(
-    environment: &ProcessEnvironment,
-) -> Result<JournalLocation, CommandError> {
+fn default_base(environment: &ProcessEnvironment) -> Result<JournalLocation, CommandError> {
     if let Some(text) = &environment.journals {
         return text.parse().map_err(|error: lanyard_infra::ParseJournalUrlError| {
             CommandError::invalid_input("LANYARD_STATE").with_cause(&error)

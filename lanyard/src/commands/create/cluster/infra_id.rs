@@ -5,7 +5,9 @@ use std::path::Path;
 use lanyard_infra::{ClusterName, JournalCluster, JournalLocation};
 use lanyard_vocabulary::InfraId;
 
-use crate::commands::azure_resources::target_journal::{JournalContext, StateArgs, subscription_base};
+use crate::commands::azure_resources::target_journal::{
+    JournalContext, StateArgs, subscription_base,
+};
 use crate::exit::CommandError;
 
 const MISSING: &str = "--infra-id is missing";
