@@ -14,8 +14,8 @@ use crate::resource::{Ownership, ResourceKey};
 /// What shows whether a live resource belongs to lanyard: its record in the journal, its tags, its creator and the
 /// time of its creation.
 ///
-/// Every command asks this type immediately before it deletes, replaces, changes or restores a resource, and none
-/// has a rule of its own. Without evidence, a resource belongs to another client.
+/// Every command asks this type immediately before it deletes, replaces, changes or restores a resource of Azure
+/// Resource Manager, and none has a rule of its own. Without evidence, a resource belongs to another client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnershipEvidence<'a> {
     /// What the journal records under the key of the resource.

@@ -19,8 +19,7 @@ pub struct TokenProof {
 }
 
 /// The errors of Entra ID until it knows a new application, service principal or certificate everywhere.
-const PROPAGATION_CODES: [&str; 4] =
-    ["AADSTS700016", "AADSTS700027", "AADSTS7000229", "AADSTS700030"];
+const PROPAGATION_CODES: [&str; 3] = ["AADSTS700016", "AADSTS700027", "AADSTS7000229"];
 
 impl TokenProof {
     /// Requests a token with the credential document that a component will read.

@@ -67,7 +67,7 @@ pub(crate) async fn run_refresh(
 /// The last flags of `rotate` and `refresh`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RotationArgs {
-    /// How long an application accepts both certificates
+    /// How long an application accepts both certificates: longer than 2.1 poll intervals of the mounted files
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
     overlap: Duration,
     #[command(flatten)]

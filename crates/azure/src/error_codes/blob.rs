@@ -193,13 +193,15 @@ const BLOB_ROWS: &[Row] = &[
         &["BlockCountExceedsLimit", "BlockListTooLong"],
         Permanent,
         "The blob has 50,000 blocks, and Azure permits no more.",
-        "rewrite the blob: `az storage blob download`, then `az storage blob upload --overwrite` with the same file",
+        "stop all other commands, and rewrite the blob: `az storage blob download`, then `az storage blob upload --type \
+         append --overwrite` with the same file",
     ),
     Row::new(
         &["InvalidBlobType", "InvalidBlobOrBlock", "InvalidBlockList"],
         Permanent,
         "The blob has another type than the request needs, or its blocks are invalid.",
-        "choose another blob, or delete this one",
+        "restore the blob as an append blob (`az storage blob upload --type append`), or name another one; do not \
+         delete a journal, because `destroy` removes only what it records",
     ),
     Row::new(
         &["ConflictingOperation", "NoPendingCopyOperation", "PendingCopyOperation"],

@@ -27,8 +27,10 @@ const ACCESS_ROWS: &[Row] = &[
         &["ForbiddenByRbac"],
         Permanent,
         "No role of the identity permits the action.",
-        "assign `Key Vault Secrets User` to the identity at the secret or the vault (`Key Vault Crypto User` for keys, \
-         `Key Vault Certificate User` for certificates); an assignment takes up to 10 minutes to work",
+        "assign a role with the action in the message to the identity at the object or the vault: `Key Vault Secrets \
+         User` reads secrets, `Key Vault Certificate User` reads certificates and public keys, `Key Vault Crypto User` \
+         encrypts and decrypts, `Key Vault Administrator` changes and deletes; an assignment takes up to 10 minutes \
+         to work",
     )
     .of_missing_permission(),
     Row::new(
@@ -127,9 +129,9 @@ const OBJECT_ROWS: &[Row] = &[
          about permissions",
     ),
     Row::new(
-        &["KeyExpired", "SecretExpired", "KeyNotYetValid", "SecretNotYetValid"],
+        &["KeyExpired", "KeyNotYetValid"],
         Permanent,
-        "The version of the object is outside its validity.",
+        "The version of the key is outside its validity, so it does not encrypt, wrap or sign.",
         "change the dates of this version in the vault, or use another one: this is not about permissions",
     ),
     Row::new(

@@ -103,10 +103,16 @@ pub(super) const COMPUTE: ErrorCodeGroup<ErrorClass> = ErrorCodeGroup {
         )
         .with_message_part("quota"),
         Row::new(
-            &["SkuNotAvailable", "AllocationFailed", "ZonalAllocationFailed"],
+            &["SkuNotAvailable"],
             Permanent,
-            "The region or zone does not offer the size now.",
-            "choose another size, zone or region",
+            "The region or zone does not offer the size, or not to the subscription.",
+            "choose another size, zone or region, or request access to the size from Azure support",
+        ),
+        Row::new(
+            &["AllocationFailed", "ZonalAllocationFailed"],
+            Permanent,
+            "The region or zone has no capacity for the size now.",
+            "try again later, or choose another size, zone or region",
         ),
     ],
 };
@@ -182,8 +188,8 @@ pub(super) const KEY_VAULT: ErrorCodeGroup<ErrorClass> = ErrorCodeGroup {
         Row::new(
             &["VaultAlreadyExists"],
             Permanent,
-            "Another vault of Azure has the name.",
-            "choose another name for the vault",
+            "Another vault of Azure has the name, or a deleted vault that is not purged.",
+            "look for it with `az keyvault list-deleted`; recover it with `--recover`, purge it, or choose another name",
         ),
         Row::new(
             &["VaultNameNotValid"],

@@ -35,8 +35,21 @@ const CLIENT_ROWS: &[Row] = &[
         &["AADSTS700027"],
         Denied,
         "The application does not have the certificate that signed the assertion, or the signature is wrong.",
-        "send the certificate chain (x5c), and check that the certificate belongs to this client id and has not been \
-         replaced: Entra does not know the certificate's key",
+        "compare the thumbprint in the message with the certificates of the application: Entra does not know the \
+         certificate's key; an application that trusts subject and issuer needs the certificate chain (x5c)",
+    ),
+    Row::new(
+        &["AADSTS700030"],
+        Denied,
+        "The application trusts a subject and an issuer, and the certificate has others.",
+        "compare subject and issuer of the certificate with those that the application trusts, and begin the chain \
+         (x5c) with the certificate of the key",
+    ),
+    Row::new(
+        &["AADSTS50013"],
+        Denied,
+        "Entra ID does not accept the signature of the token in the request, or its time range.",
+        "request a new token, and check the issuer's signing keys and this host's clock",
     ),
     Row::new(
         &["AADSTS700024"],
@@ -92,7 +105,8 @@ const CLIENT_ROWS: &[Row] = &[
         &["AADSTS700025"],
         Denied,
         "The application is a public client, which must not send a credential.",
-        "register a confidential client, or set `allowPublicClient` of the application to false",
+        "set `isFallbackPublicClient` of the application to false, and remove its redirect addresses of mobile and desktop \
+         applications; or use another application",
     ),
     Row::new(
         &["AADSTS700016"],
@@ -198,7 +212,7 @@ const CLIENT_ROWS: &[Row] = &[
         "find a caller that requests the same token in a loop",
     ),
     Row::new(
-        &["AADSTS90033"],
+        &["AADSTS90024", "AADSTS90033"],
         Transient,
         "Entra ID has a transient error.",
         "wait: the request is repeated",
@@ -256,8 +270,9 @@ const FEDERATION_ROWS: &[Row] = &[
     Row::new(
         &["AADSTS7000272"],
         Denied,
-        "The service does not accept the signature of the token.",
-        "publish the issuer's signing key at <issuer>/openid/v1/jwks, and wait until Entra ID has read it",
+        "The key set of the issuer does not have the token's key id, or Entra ID has an older key set.",
+        "publish the key at the `jwks_uri` of the issuer's discovery document, and wait until Entra ID has read it, which \
+         can take half an hour",
     ),
     Row::new(
         &["AADSTS90061"],
@@ -342,10 +357,16 @@ const USER_ROWS: &[Row] = &[
         "start the sign-in again",
     ),
     Row::new(
-        &["AADSTS50011", "AADSTS500112"],
+        &["AADSTS50011"],
         Invalid,
         "The reply address of the sign-in is not one of the application.",
         "add the reply address to the application",
+    ),
+    Row::new(
+        &["AADSTS500112"],
+        Invalid,
+        "The reply address of the token request differs from that of the sign-in.",
+        "send the same reply address in both requests, and look for a proxy that changes scheme or host",
     ),
     Row::new(
         &["AADSTS70007", "AADSTS700054"],

@@ -79,9 +79,15 @@ const ROWS: &[Row] = &[
         "check AZURE_POD_IDENTITY_AUTHORITY_HOST, and that the process runs on the virtual machine itself",
     ),
     Row::new(
-        &["unauthorized_client", "access_denied"],
+        &["unauthorized_client"],
         Denied,
-        "The identity may not request a token for the resource.",
+        "The host has no correctly configured managed identity.",
+        "check that the identity is assigned to the virtual machine or scale set, and exists in its tenant",
+    ),
+    Row::new(
+        &["access_denied"],
+        Denied,
+        "Entra ID denies the identity a token for the resource.",
         "check that the identity exists in the tenant of the host and is enabled",
     ),
     Row::new(
@@ -107,7 +113,8 @@ const ROWS: &[Row] = &[
         &["unknown", "server_error"],
         Transient,
         "The service cannot get a token from Entra ID.",
-        "wait: the request is repeated; if the error stays, restart the virtual machine or contact Azure support",
+        "wait: the request is repeated; if the error stays, check that the host has a managed identity, and the \
+         audience of the token; then contact Azure support",
     ),
     Row::new(
         &["too_many_requests"],
