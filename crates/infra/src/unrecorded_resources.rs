@@ -67,58 +67,81 @@ pub(crate) async fn unrecorded_in_group(
     };
     let mut unrecorded = Vec::new();
     for body in listed {
-        let text = body["id"].as_str().unwrap_or("a resource without an id");
-        let is_known = tags.show_cluster_controller(&body)
-            || match text.parse() {
-                Ok(id) => is_planned(arm, &id, &body, planned, tags).await?,
-                // Resources of lanyard have ids that can be parsed.
-                Err(_) => false,
-            };
+        let is_known = match ListedResource::of(&body, planned, tags) {
+            ListedResource::Planned => true,
+            ListedResource::Unrecorded => false,
+            // Lists have no creators. Only imported resources, which have no tags of lanyard, need the second read.
+            ListedResource::Unproven(record) => {
+                let id = &record.id;
+                let live = arm.fetch_optional(id.as_str(), api_version_of(id)).await?;
+                let evidence = OwnershipEvidence::new(Some(record), tags);
+                live.is_none_or(|live| evidence.is_ours(id, &live.body))
+            }
+        };
         if !is_known {
-            unrecorded.push(text.to_owned());
+            unrecorded.push(listed_id(&body).to_owned());
         }
     }
     Ok(unrecorded)
 }
 
-/// Whether the listed resource is one that the plan removes, or is below one.
-async fn is_planned(
-    arm: &ArmClient,
-    id: &ArmResourceId,
-    body: &Value,
-    planned: &[&RecordedResource],
-    tags: &OwnershipTags,
-) -> Result<bool, AzureCallError> {
-    let Some(record) = planned.iter().find(|record| record.id == *id) else {
+/// What a resource in the list of a group is for the removal of the group.
+#[derive(Debug, PartialEq)]
+enum ListedResource<'a> {
+    /// The removal of the group includes it.
+    Planned,
+    /// The removal of the group does not include it.
+    Unrecorded,
+    /// The plan contains it, but the list does not show that it belongs to lanyard.
+    Unproven(&'a RecordedResource),
+}
+
+impl<'a> ListedResource<'a> {
+    fn of(body: &Value, planned: &[&'a RecordedResource], tags: &OwnershipTags) -> Self {
+        if tags.show_cluster_controller(body) {
+            return Self::Planned;
+        }
+        // Resources of lanyard have ids that can be parsed.
+        let Ok(id) = listed_id(body).parse::<ArmResourceId>() else { return Self::Unrecorded };
+        if let Some(record) = planned.iter().copied().find(|record| record.id == id) {
+            let evidence = OwnershipEvidence::new(Some(record), tags);
+            return if evidence.is_ours(&id, body) {
+                Self::Planned
+            } else {
+                Self::Unproven(record)
+            };
+        }
         // The record of a group does not cover its content.
         let is_parent = |record: &RecordedResource| {
-            record.id.resource_type().is_some() && record.id.contains(id)
+            record.id.resource_type().is_some() && record.id.contains(&id)
         };
-        return Ok(planned.iter().any(|record| is_parent(record)));
-    };
-    let evidence = OwnershipEvidence::new(Some(record), tags);
-    if evidence.is_ours(id, body) {
-        return Ok(true);
+        let is_below_planned = planned.iter().any(|record| is_parent(record));
+        if is_below_planned { Self::Planned } else { Self::Unrecorded }
     }
-    // Lists have no creators. Only imported resources, which have no tags of lanyard, need the second read.
-    let live = arm.fetch_optional(id.as_str(), api_version_of(id)).await?;
-    Ok(live.is_none_or(|live| evidence.is_ours(id, &live.body)))
+}
+
+/// The id of a listed resource, as Azure wrote it.
+fn listed_id(body: &Value) -> &str {
+    body["id"].as_str().unwrap_or("a resource without an id")
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::journal::{JournalEntry, RecordedState};
     use crate::resource::{Ownership, ResourceKey, ResourceStack};
 
-    #[test]
-    fn resources_of_another_stack_are_not_removed_with_the_group() {
+    const GROUP: &str = "/subscriptions/s/resourceGroups/g";
+
+    /// A journal with a group, a network and an identity of another stack.
+    fn recorded() -> RecordedState {
         let mut state = RecordedState::default();
-        let group = "/subscriptions/s/resourceGroups/g";
         for (key, stack, id) in [
-            ("group", ResourceStack::Infra, group.to_owned()),
-            ("vnet", ResourceStack::Infra, format!("{group}/providers/N/virtualNetworks/v")),
-            ("identity", ResourceStack::Iam, format!("{group}/providers/M/identities/i")),
+            ("group", ResourceStack::Infra, GROUP.to_owned()),
+            ("vnet", ResourceStack::Infra, format!("{GROUP}/providers/N/virtualNetworks/v")),
+            ("identity", ResourceStack::Iam, format!("{GROUP}/providers/M/identities/i")),
         ] {
             state.apply(&JournalEntry::Recorded {
                 at: jiff::Timestamp::UNIX_EPOCH,
@@ -130,6 +153,41 @@ mod tests {
                 created: None,
             });
         }
+        state
+    }
+
+    #[test]
+    fn listed_resource_whose_id_cannot_be_read_is_not_removed_with_the_group() {
+        let state = recorded();
+        let (group, vnet) = (ResourceKey::new("group"), ResourceKey::new("vnet"));
+        let vnet = state.get(&vnet).unwrap();
+        let planned = [state.get(&group).unwrap(), vnet];
+        let tags = OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-x".parse().unwrap());
+        let listed = |id: &str, is_tagged: bool| {
+            let mut body = json!({ "id": id });
+            if is_tagged {
+                tags.add_to(&mut body);
+            }
+            ListedResource::of(&body, &planned, &tags)
+        };
+        let odd = format!("{GROUP}/providers/Microsoft.Insights/actionGroups/on-call #1");
+        let below_odd = format!("{}/subnets/on-call #1", vnet.id);
+        for id in [odd.as_str(), below_odd.as_str(), ""] {
+            assert_eq!(listed(id, true), ListedResource::Unrecorded, "{id}");
+        }
+        assert_eq!(ListedResource::of(&json!({}), &planned, &tags), ListedResource::Unrecorded);
+        assert_eq!(listed_id(&json!({ "id": odd })), odd);
+
+        let other = format!("{GROUP}/providers/N/virtualNetworks/w");
+        assert_eq!(listed(&other, true), ListedResource::Unrecorded);
+        assert_eq!(listed(vnet.id.as_str(), true), ListedResource::Planned);
+        assert_eq!(listed(vnet.id.as_str(), false), ListedResource::Unproven(vnet));
+        assert_eq!(listed(&format!("{}/subnets/s", vnet.id), false), ListedResource::Planned);
+    }
+
+    #[test]
+    fn resources_of_another_stack_are_not_removed_with_the_group() {
+        let state = recorded();
         let planned = |stacks: &[ResourceStack]| {
             let plan = DestroyPlan::new(&state, stacks);
             let names = plan.records().into_iter().map(|record| record.id.name().to_owned());
