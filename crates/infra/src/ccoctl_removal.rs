@@ -175,7 +175,7 @@ impl CcoctlRemoval {
             .list(&path, ResourceGroupBody::API_VERSION, &[("$filter", &filter)])
             .await
             .map_err(read_error("listing the tagged resources"))?;
-        listed.iter().map(|body| own_id(body, "the tagged resource")).collect()
+        own_ids(&listed, "the tagged resource")
     }
 
     async fn custom_roles(
@@ -189,16 +189,21 @@ impl CcoctlRemoval {
             .list(&path, RoleDefinitionBody::API_VERSION, &filter)
             .await
             .map_err(read_error("listing the custom roles"))?;
-        let owned = listed.iter().filter(|body| self.owner.owns(body));
-        owned.map(|body| own_id(body, "the custom role")).collect()
+        own_ids(listed.iter().filter(|body| self.owner.owns(body)), "the custom role")
     }
 }
 
-/// The id in the body of a resource that belongs to the owner.
-fn own_id(body: &Value, what: &'static str) -> Result<ArmResourceId, CcoctlRemovalError> {
-    let text = body["id"].as_str().unwrap_or_default();
-    let parsed: Option<ArmResourceId> = text.parse().ok();
-    parsed.ok_or_else(|| CcoctlRemovalError::Unreadable { what, id: text.to_owned() })
+/// The ids in the bodies of resources that belong to the owner.
+fn own_ids<'a>(
+    bodies: impl IntoIterator<Item = &'a Value>,
+    what: &'static str,
+) -> Result<Vec<ArmResourceId>, CcoctlRemovalError> {
+    let own_id = |body: &'a Value| {
+        let text = body["id"].as_str().unwrap_or_default();
+        let parsed: Option<ArmResourceId> = text.parse().ok();
+        parsed.ok_or_else(|| CcoctlRemovalError::Unreadable { what, id: text.to_owned() })
+    };
+    bodies.into_iter().map(own_id).collect()
 }
 
 async fn read_identity(
@@ -209,10 +214,14 @@ async fn read_identity(
         .fetch_optional(id.as_str(), ManagedIdentityBody::API_VERSION)
         .await
         .map_err(read_error("reading an identity"))?;
-    let Some(response) = found else { return Ok(None) };
-    let unreadable =
-        |_| CcoctlRemovalError::Unreadable { what: "the identity", id: id.to_string() };
-    serde_json::from_value(response.body).map(Some).map_err(unreadable)
+    found.map(|response| parse_identity(id, response.body)).transpose()
+}
+
+fn parse_identity(id: &ArmResourceId, body: Value) -> Result<ManagedIdentity, CcoctlRemovalError> {
+    serde_json::from_value(body).map_err(|_shape| CcoctlRemovalError::Unreadable {
+        what: "the identity",
+        id: id.to_string(),
+    })
 }
 
 async fn subscription_assignments(
@@ -225,12 +234,16 @@ async fn subscription_assignments(
         .list(&path, RoleAssignmentBody::API_VERSION, &[])
         .await
         .map_err(read_error("listing the role assignments"))?;
-    let read = |body: Value| {
+    parse_assignments(listed)
+}
+
+fn parse_assignments(listed: Vec<Value>) -> Result<Vec<AssignedRole>, CcoctlRemovalError> {
+    let parse = |body: Value| {
         let id = body["id"].as_str().unwrap_or_default().to_owned();
         let unreadable = |_| CcoctlRemovalError::Unreadable { what: "the role assignment", id };
         serde_json::from_value(body).map_err(unreadable)
     };
-    listed.into_iter().map(read).collect()
+    listed.into_iter().map(parse).collect()
 }
 
 /// The id of an assignment at or below the subscription. The list of a subscription also contains those that it
@@ -418,6 +431,42 @@ mod tests {
         found.add_recorded_below();
         let keys: Vec<_> = found.state.resources().map(|(key, _)| key.to_string()).collect();
         assert_eq!(keys, ["identity/g/other", "identity/ns/secret", "identity/ns/secret/sa"]);
+    }
+
+    #[test]
+    fn resources_of_the_owner_that_cannot_be_read_are_named() {
+        const GROUP: &str = "/subscriptions/s/resourceGroups/g/providers";
+        let odd = format!("{GROUP}/N/actionGroups/on-call #1");
+        let assignment = format!("{GROUP}/Microsoft.Authorization/roleAssignments/a");
+        let identity: ArmResourceId =
+            format!("{GROUP}/Microsoft.ManagedIdentity/userAssignedIdentities/i").parse().unwrap();
+        let bodies =
+            [serde_json::json!({ "id": identity.as_str() }), serde_json::json!({ "id": odd })];
+        assert_eq!(own_ids(&bodies[..1], "the tagged resource").unwrap(), [identity.clone()]);
+        let complete = serde_json::json!({
+            "id": assignment, "name": "a",
+            "properties": { "scope": "/", "principalId": Uuid::nil(), "roleDefinitionId": "/r" },
+        });
+        let without_principal = serde_json::json!({ "id": assignment, "name": "a" });
+        assert_eq!(parse_assignments(vec![complete.clone()]).unwrap().len(), 1);
+        let without_ids = serde_json::json!({
+            "id": identity.as_str(), "location": "eastus", "properties": {},
+        });
+        for (error, expected) in [
+            (own_ids(&bodies, "the custom role").unwrap_err(), ("the custom role", &odd)),
+            (
+                parse_assignments(vec![complete, without_principal]).unwrap_err(),
+                ("the role assignment", &assignment),
+            ),
+            (
+                parse_identity(&identity, without_ids).unwrap_err(),
+                ("the identity", &identity.to_string()),
+            ),
+        ] {
+            let (what, id) = expected;
+            assert_eq!(error.to_string(), format!("{what} `{id}` cannot be read"));
+            assert!(error.hint().is_some());
+        }
     }
 
     #[test]
