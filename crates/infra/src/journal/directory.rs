@@ -185,14 +185,24 @@ const OTHER_OWNER: &str = "belongs to another user";
 /// Fails if another user than this one and root can write to the file or directory.
 fn check_private(path: &Path) -> Result<(), JournalDirectoryError> {
     let metadata = std::fs::metadata(path).map_err(|source| io_error("reading", path, source))?;
-    let problem = if ![rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid()) {
-        OTHER_OWNER
-    } else if metadata.mode() & 0o022 != 0 {
-        "can be written by other users"
+    let user = rustix::process::geteuid().as_raw();
+    match privacy_problem(user, metadata.uid(), metadata.mode()) {
+        None => Ok(()),
+        Some(problem) => Err(JournalDirectoryError::NotPrivate { path: path.to_owned(), problem }),
+    }
+}
+
+/// Why another user than `user` and root can write to a file or directory with this owner and mode; `None` if none
+/// can.
+const fn privacy_problem(user: u32, owner: u32, mode: u32) -> Option<&'static str> {
+    const ROOT: u32 = 0;
+    if owner != user && owner != ROOT {
+        Some(OTHER_OWNER)
+    } else if mode & 0o022 != 0 {
+        Some("can be written by other users")
     } else {
-        return Ok(());
-    };
-    Err(JournalDirectoryError::NotPrivate { path: path.to_owned(), problem })
+        None
+    }
 }
 
 fn read_error(path: &Path, source: io::Error) -> JournalDirectoryError {
@@ -204,4 +214,33 @@ fn read_error(path: &Path, source: io::Error) -> JournalDirectoryError {
 
 fn io_error(operation: &'static str, path: &Path, source: io::Error) -> JournalDirectoryError {
     JournalDirectoryError::Io { operation, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journal_of_another_user_is_rejected() {
+        const WRITABLE: Option<&str> = Some("can be written by other users");
+        for (user, owner, mode, expected) in [
+            (1000, 1000, 0o700, None),
+            (1000, 1000, 0o644, None),
+            (1000, 0, 0o755, None),
+            (0, 0, 0o700, None),
+            (1000, 1001, 0o700, Some(OTHER_OWNER)),
+            (1000, 1001, 0o400, Some(OTHER_OWNER)),
+            (0, 1000, 0o700, Some(OTHER_OWNER)),
+            (1000, 1000, 0o720, WRITABLE),
+            (1000, 1000, 0o702, WRITABLE),
+            (1000, 0, 0o777, WRITABLE),
+        ] {
+            let found = privacy_problem(user, owner, mode);
+            assert_eq!(found, expected, "user {user}, owner {owner}, mode {mode:o}");
+        }
+        let (path, problem) = (PathBuf::from("journals"), OTHER_OWNER);
+        let error = JournalDirectoryError::NotPrivate { path, problem };
+        assert!(error.to_string().contains("journals belongs to another user"), "{error}");
+        assert!(error.hint().unwrap().contains("`chown` for journals"), "{:?}", error.hint());
+    }
 }
