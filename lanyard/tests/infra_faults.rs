@@ -134,6 +134,21 @@ fn conflict_that_does_not_pass_stops_only_what_needs_the_resource() {
 }
 
 #[test]
+fn journal_does_not_record_a_resource_whose_creation_a_policy_denied() {
+    run_in_virtual_time(async {
+        let fixture = ClusterFixture::start_with_roles().await;
+        let effect = status(403, "RequestDisallowedByPolicy");
+        let (report, _) = apply_with_rule(&fixture, &reject(VNET, &effect, &json!({}))).await;
+        assert_eq!(FailedRun::of(&report).failed, ["vnet"]);
+        let recorded = fixture.recorded().await;
+        assert_eq!(recorded.get(&ResourceKey::new("vnet")), None);
+        assert!(recorded.get(&ResourceKey::new("group/vnet")).is_some());
+        assert_next_run_completes(&fixture, &report).await;
+        fixture.azure.shutdown().await;
+    });
+}
+
+#[test]
 fn conflict_of_a_group_is_not_mistaken_for_an_equal_group() {
     run_in_virtual_time(async {
         let fixture = ClusterFixture::start_with_roles().await;
