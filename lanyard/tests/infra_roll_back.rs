@@ -15,7 +15,7 @@ mod request_cutter;
 mod virtual_time_azure;
 
 use lanyard_clock::ErrorHint as _;
-use lanyard_infra::{NothingToRollBack, ResourceOutcome};
+use lanyard_infra::{NothingToRollBack, ResourceError, ResourceKey, ResourceOutcome, WritePhase};
 
 use crate::cluster_fixture::ClusterFixture;
 use crate::request_cutter::CutPosition;
@@ -201,6 +201,50 @@ fn replaced_and_deleted_role_assignments_are_created_again() {
     });
 }
 
+#[test]
+fn role_assignment_of_a_principal_outside_the_cluster_is_not_created_again() {
+    run_in_virtual_time(async {
+        const DELETED: &str = "role/azure-file/group";
+        const OWNER: &str = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635";
+        let mut fixture = ClusterFixture::start_with_roles().await;
+        fixture.apply().await;
+        let complete = fixture.resource_ids().await;
+        fixture.remove_from_graph(DELETED);
+        fixture.cut_at(usize::MAX, CutPosition::BeforeRequest);
+        assert_eq!(fixture.plan().await.writes().count(), 1);
+        // The run ends at the request that deletes the role assignment.
+        for number in fixture.request_count().. {
+            fixture.cut_at(number, CutPosition::AfterRequest);
+            assert!(fixture.interrupted_apply().await, "{number}");
+            if fixture.resource_ids().await != complete {
+                break;
+            }
+            drop(fixture.roll_back().await);
+        }
+        let without_role = fixture.resource_ids().await;
+        assert_eq!(without_role.len(), complete.len() - 1);
+        let foreign = fixture.run(fixture.azure.owner()).await.object_id;
+        let forge = |before: &mut serde_json::Value| {
+            let role = before["properties"]["roleDefinitionId"].as_str().unwrap();
+            let (definitions, _) = role.rsplit_once('/').unwrap();
+            let role = format!("{definitions}/{OWNER}");
+            before["properties"]["roleDefinitionId"] = role.into();
+            before["properties"]["principalId"] = foreign.to_string().into();
+        };
+        fixture.forge_earlier_bodies(forge).await;
+
+        let writes = fixture.write_count();
+        let report = fixture.roll_back().await.unwrap();
+        let outcome = &report.outcomes[&ResourceKey::new(DELETED)];
+        let is_refused =
+            matches!(outcome, ResourceOutcome::Failed(ResourceError::UnknownPrincipal { .. }));
+        assert!(is_refused, "{outcome:?}");
+        assert_eq!(fixture.write_count(), writes);
+        assert_eq!(fixture.resource_ids().await, without_role);
+        fixture.azure.shutdown().await;
+    });
+}
+
 /// Adds a probe to the load balancer as a controller would.
 async fn add_probe(fixture: &ClusterFixture) {
     let probe = serde_json::json!({"name": "controller", "properties":
@@ -248,9 +292,12 @@ fn resource_whose_deletion_was_only_announced_stays() {
         fixture.cut_at(usize::MAX, CutPosition::BeforeRequest);
         assert_eq!(fixture.plan().await.writes().count(), 1);
         let reads = fixture.request_count();
-        // The run reads the resource, announces the deletion, and ends before the request.
-        fixture.cut_at(reads + 1, CutPosition::BeforeRequest);
+        // The run reads the resource twice, announces the deletion, and ends before the request.
+        fixture.cut_at(reads + 2, CutPosition::BeforeRequest);
         assert!(fixture.interrupted_apply().await);
+        let recorded = fixture.recorded().await;
+        let balancer = recorded.get(&ResourceKey::new("load-balancer")).unwrap();
+        assert_eq!(balancer.phase, WritePhase::Sent);
         add_probe(&fixture).await;
         let writes = fixture.write_count();
         let report = fixture.roll_back().await.unwrap();

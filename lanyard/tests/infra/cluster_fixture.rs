@@ -192,6 +192,21 @@ impl ClusterFixture {
         tokio::fs::write(&path, &content[..start]).await.unwrap();
     }
 
+    /// Changes the bodies of earlier resources in the journal of the directory, as a person who may write to it could.
+    pub(crate) async fn forge_earlier_bodies(&self, change: impl Fn(&mut Value)) {
+        let path = self.directory.path().join("journal.jsonl");
+        let content = tokio::fs::read_to_string(&path).await.unwrap();
+        let forge = |line: &str| {
+            let mut entry: Value = serde_json::from_str(line).unwrap();
+            if let Some(before) = entry.get_mut("before") {
+                change(before);
+            }
+            entry.to_string()
+        };
+        let lines: Vec<String> = content.lines().map(forge).collect();
+        tokio::fs::write(&path, lines.join("\n") + "\n").await.unwrap();
+    }
+
     /// What the journal records.
     pub(crate) async fn recorded(&self) -> RecordedState {
         let journal = self.run(self.journal()).await;
