@@ -343,6 +343,32 @@ fn second_command_says_which_one_uses_the_container() {
     workspace.succeed_json(&apply);
 }
 
+#[test]
+fn journal_on_a_host_that_is_no_storage_account_is_rejected() {
+    const JOURNAL: &str = "https://evil.example/journals";
+    let workspace = InfraWorkspace::start();
+    let position = workspace.request_count();
+    for command in [
+        &["create", "keyvault", "azure", "--name", "harbour-dev"][..],
+        &["destroy", "keyvault", "azure", "--name", "harbour-dev"],
+        &["apply", "azure", "-f", "cluster.yaml"],
+        &["plan", "azure", "-f", "cluster.yaml"],
+    ] {
+        let with_flag = [command, &["--state", JOURNAL]].concat();
+        for (arguments, variable) in [(&with_flag[..], None), (command, Some(JOURNAL))] {
+            let (code, error) = workspace.run_with(arguments, &[("LANYARD_STATE", variable)]);
+            assert_eq!(code, Some(2), "{arguments:?}: {error}");
+            let expected = "the journal: `evil.example` is not the host of a storage account";
+            assert!(error.contains(expected), "{arguments:?}: {error}");
+            assert!(error.contains("correct --state or LANYARD_STATE"), "{error}");
+        }
+    }
+    let path = format!("request-log?since={position}");
+    let log = workspace.control(reqwest::Method::GET, &path, None).to_string();
+    assert!(!log.contains("evil.example"), "{log}");
+    assert_eq!(workspace.writes_since(position), Vec::<String>::new());
+}
+
 /// The number of resources with this result in the summary of a run.
 fn results(summary: &Value, result: &str) -> usize {
     let resources = summary["resources"].as_array().unwrap();
