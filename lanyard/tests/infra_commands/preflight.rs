@@ -128,6 +128,45 @@ fn taken_and_deleted_names_prevent_a_vault_and_a_storage_account() {
 }
 
 #[test]
+fn vault_of_another_group_or_another_name_is_not_recovered() {
+    let azure = LimitedAzure::start(json!({}));
+    let recover = |name| ["create", "keyvault", "azure", "--name", name, "--recover"];
+    let missing = "--recover: the subscription has no deleted vault `harbour-dev`";
+    azure.assert_prevented(&recover("harbour-dev"), &[missing, "leave out --recover"]);
+    azure.workspace.succeed_json(&["create", "keyvault", "azure", "--name", "harbour-dev"]);
+    azure.workspace.succeed_json(&["destroy", "keyvault", "azure", "--name", "harbour-dev"]);
+    let missing = "--recover: the subscription has no deleted vault `harbour-dev2`";
+    azure.assert_prevented(&recover("harbour-dev2"), &[missing, "correct the name"]);
+    let other_group =
+        [&recover("harbour-dev")[..], &["--resource-group-name", "other-group"]].concat();
+    let expected = [
+        "--recover: the deleted vault is `/subscriptions/",
+        "name its resource group `os4-common`",
+    ];
+    azure.assert_prevented(&other_group, &expected);
+}
+
+#[test]
+fn tag_that_azure_rejects_prevents_a_cluster() {
+    let azure = LimitedAzure::start(json!({}));
+    azure.workspace.write_identities();
+    let tag = ["--resource-group-tags", "team=platform,bad<tag=x"].map(str::to_owned);
+    let expected = ["error (tags): ", "the name of the tag `bad<tag` contains `<`"];
+    azure.assert_prevented(&[&create_infra()[..], &tag].concat(), &expected);
+
+    let configuration = azure.workspace.read_file("cluster.yaml");
+    let tags = "baseDomain: hcp.example.com\n  resourceGroupTags: {\"bad<tag\": x}";
+    let configuration = configuration.replace("baseDomain: hcp.example.com", tags);
+    std::fs::write(azure.workspace.files().join("cluster.yaml"), configuration).unwrap();
+    azure.assert_prevented(&["apply", "azure", "-f", "cluster.yaml"], &expected);
+    let plan = azure.workspace.piped_command(&["plan", "azure", "-f", "cluster.yaml"]).output();
+    let plan = plan.unwrap();
+    assert_eq!(plan.status.code(), Some(1), "{plan:?}");
+    let text = String::from_utf8(plan.stdout).unwrap();
+    assert!(expected.iter().all(|it| text.contains(it)), "{text}");
+}
+
+#[test]
 fn unknown_region_prevents_a_vault() {
     let azure = LimitedAzure::start(json!({}));
     let create = ["create", "keyvault", "azure", "--name", "harbour-dev"];
