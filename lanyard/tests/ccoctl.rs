@@ -470,6 +470,22 @@ fn invalid_input_is_reported_with_its_flag() {
 }
 
 #[test]
+fn missing_network_group_is_reported_before_the_issuer_is_created() {
+    let workspace = start();
+    let before = workspace.resource_ids();
+    let position = log_position(&workspace);
+    let create = create_all(&workspace, &["--network-resource-group-name", "absent"]);
+    let (code, error) = workspace.run(&create);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("network-group: `/subscriptions/"), "{error}");
+    assert!(error.contains("/resourceGroups/absent` does not exist"), "{error}");
+    assert_eq!(writes_since(&workspace, position), Vec::<String>::new());
+    assert_eq!(workspace.resource_ids(), before);
+    // Neither the key pair nor a file is written.
+    assert!(!workspace.files().join("out").exists());
+}
+
+#[test]
 fn program_named_ccoctl_has_the_commands_of_ccoctl() {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("ccoctl");
