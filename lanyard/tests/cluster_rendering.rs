@@ -147,6 +147,14 @@ fn wrong_flags_are_named_before_the_kubeconfig_is_read() {
             (&["--root-disk-size", "1"][..], "--root-disk-size must be at least 16 GiB"),
             (&["--kms-credentials-secret-name", "x"], "--encryption-key-id"),
             (&["--external-dns-domain", "example.com"], "--external-dns-domain must be neither"),
+            (
+                &["--cluster-cidr", "10.128.0.0/14", "--service-cidr", "10.128.0.0/14"],
+                "--service-cidr `10.128.0.0/14` overlaps `10.128.0.0/14` of --cluster-cidr",
+            ),
+            (
+                &["--cluster-cidr", "10.128.0.0/14", "--service-cidr", "10.130.0.0/16"],
+                "--service-cidr `10.130.0.0/16` overlaps `10.128.0.0/14` of --cluster-cidr",
+            ),
         ] {
             let output = create(&files, &[source, flags]);
             let error = String::from_utf8(output.stderr).unwrap();
