@@ -11,6 +11,8 @@ mod contested_resources;
 #[path = "support/engine_client.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod engine_client;
+#[path = "ownership/role_assignments.rs"]
+mod role_assignments;
 #[path = "ownership/two_clients.rs"]
 mod two_clients;
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use azure_core::credentials::TokenCredential;
 use lanyard_azure::{
-    ArmClient, AzureTransport, AzureTransportSettings, CallerIdentity, RetryPolicy,
+    ArmClient, AzureTransport, AzureTransportSettings, CallerIdentity, GraphClient, RetryPolicy,
 };
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_emulator::testing::arm_fixture::ArmFixture;
@@ -219,17 +220,8 @@ impl TwoClients {
         directory: &TempDir,
     ) -> Option<RunReport> {
         let clock = self.engine.clock.clone();
-        let second = Duration::from_secs(1);
-        let settings = AzureTransportSettings {
-            retry: RetryPolicy { retries: 0, base: second, cap: second },
-            ..AzureTransportSettings::default()
-        };
         let shared: SharedClock = Arc::new(clock.clone());
-        let http = Arc::<EngineClient>::clone(client);
-        let transport =
-            AzureTransport::from_http_client(http, &settings, SharedClock::clone(&shared));
-        let credential = Arc::<EngineCredential>::clone(&self.own);
-        let arm = ArmClient::new(&cloud::PUBLIC, credential, &transport);
+        let (arm, _) = self.arm_and_graph(client);
         let path = directory.path().join("journal");
         let journal = open_directory(path, &self.cluster).await.unwrap();
         let options = RunOptions {
@@ -287,6 +279,62 @@ impl TwoClients {
 
     fn live(&self, number: usize) -> Option<Value> {
         read(&self.engine, &self.other, &self.ids[number])
+    }
+
+    /// Lanyard's clients of Azure Resource Manager and of Microsoft Graph.
+    fn arm_and_graph(&self, client: &Arc<EngineClient>) -> (ArmClient, GraphClient) {
+        let second = Duration::from_secs(1);
+        let settings = AzureTransportSettings {
+            retry: RetryPolicy { retries: 0, base: second, cap: second },
+            ..AzureTransportSettings::default()
+        };
+        let clock: SharedClock = Arc::new(self.engine.clock.clone());
+        let http = Arc::<EngineClient>::clone(client);
+        let transport = AzureTransport::from_http_client(http, &settings, clock);
+        let credential: Arc<dyn TokenCredential> = Arc::<EngineCredential>::clone(&self.own);
+        let graph = GraphClient::new(&cloud::PUBLIC, Arc::clone(&credential), &transport);
+        (ArmClient::new(&cloud::PUBLIC, credential, &transport), graph)
+    }
+
+    /// Lanyard's clients for work outside a run.
+    pub(crate) fn lanyard_clients(&self) -> (ArmClient, GraphClient) {
+        self.arm_and_graph(&EngineClient::new(Arc::clone(&self.engine)))
+    }
+
+    /// The object id of lanyard's identity.
+    pub(crate) fn own_object(&self) -> Uuid {
+        CallerIdentity::of_token(&self.own.token(ARM_AUDIENCE)).unwrap().object_id
+    }
+
+    /// The tags of lanyard.
+    pub(crate) const fn tags(&self) -> &OwnershipTags {
+        &self.tags
+    }
+
+    pub(crate) fn clock(&self) -> &ManualClock {
+        &self.engine.clock
+    }
+
+    /// Advances the time while the work waits for it.
+    pub(crate) async fn while_time_advances<T>(&self, work: impl Future<Output = T>) -> T {
+        let work = Box::pin(work);
+        tokio::select! {
+            biased;
+            result = work => result,
+            () = advance(&self.engine.clock) => unreachable!("the time advances forever"),
+        }
+    }
+
+    /// Sends a write that Azure accepts. `body` is null for a deletion.
+    pub(crate) fn write(&self, method: &str, id: &ArmResourceId, body: &Value) {
+        let path = format!("{id}?api-version={}", api_version_of(id));
+        let (status, reply) = send(&self.engine, &self.own, method, &path, body);
+        assert_eq!(status / 100, 2, "{method} {id}: {status} {reply}");
+    }
+
+    /// The live resource with this id.
+    pub(crate) fn read(&self, id: &ArmResourceId) -> Option<Value> {
+        read(&self.engine, &self.own, id)
     }
 }
 
