@@ -1,9 +1,12 @@
 use std::collections::BTreeSet;
+use std::thread::ThreadId;
 
+use async_trait::async_trait;
 use jiff::ToSpan as _;
 use lanyard_azure::RequestRate;
 use lanyard_clock::Clock as _;
 use lanyard_vocabulary::Hop;
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
@@ -11,7 +14,7 @@ use crate::testing::{
     FakeAzure, FakeAzureFailure, FakeAzureService, service_principal_credentials,
     workload_credentials,
 };
-use crate::{RequestPriority, UnlimitedMemory, VaultReadError};
+use crate::{MemoryExhausted, RequestPriority, UnlimitedMemory, VaultReadError};
 
 const TENANT: &str = "11111111-1111-1111-1111-111111111111";
 const CLIENT: &str = "22222222-2222-2222-2222-222222222222";
@@ -187,6 +190,66 @@ async fn certificates_outside_the_chain_are_a_warning_of_the_read() {
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].starts_with(start) && warnings[0].contains(advice), "{warnings:?}");
     }
+}
+
+/// A memory account that records the threads on which holds of its reservations end.
+#[derive(Debug, Default)]
+struct HoldRecorder(Arc<Mutex<Vec<ThreadId>>>);
+
+/// A hold of a [`HoldRecorder`].
+struct RecordedHold(Arc<Mutex<Vec<ThreadId>>>);
+
+impl Drop for RecordedHold {
+    fn drop(&mut self) {
+        self.0.lock().push(std::thread::current().id());
+    }
+}
+
+#[async_trait]
+impl ReadMemory for HoldRecorder {
+    async fn reserve_read_memory(&self, _: u64) -> Result<(), MemoryExhausted> {
+        Ok(())
+    }
+
+    fn finish_read(&self, _: u64, _: u64) {}
+
+    fn hold(&self) -> Box<dyn Send> {
+        Box::new(RecordedHold(Arc::clone(&self.0)))
+    }
+
+    fn max_read_reservation(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn mounted_size(&self, length: u64) -> u64 {
+        length
+    }
+
+    fn check_volume_fits(&self, _: u64) -> Result<(), MemoryExhausted> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn archives_are_decoded_on_another_thread_than_that_of_the_runtime() {
+    let archive = crate::content::tests::archive_with_repeated_root();
+    let node = NodeVaultsFixture::new();
+    node.azure.add_certificate_secret("kv1", "a", archive);
+    let parameters = parameters(&["a"], MANAGED);
+    let memory = HoldRecorder::default();
+    let order = VolumeReadRequest {
+        parameters: &parameters,
+        pod: &pod("ns", "sa"),
+        credentials: &PodCredentials::default(),
+        freshness: MOUNT,
+        serve_stale: None,
+        memory: &memory,
+    };
+    node.fetch(&order).await.unwrap();
+    // The hold of the reservation ends on the thread that decoded the archive.
+    let threads = memory.0.lock().clone();
+    assert_eq!(threads.len(), 1);
+    assert_ne!(threads[0], std::thread::current().id());
 }
 
 #[tokio::test]

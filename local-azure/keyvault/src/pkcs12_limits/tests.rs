@@ -1,3 +1,5 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use p12_keystore::{
     Certificate, EncryptionAlgorithm, KeyStore, KeyStoreEntry, MacAlgorithm, PrivateKey,
     PrivateKeyChain,
@@ -10,8 +12,10 @@ use pkcs12::cms::enveloped_data::EncryptedContentInfo;
 use pkcs12::pfx::Version;
 use pkcs12::safe_bag::SafeBag;
 use rcgen::{CertificateParams, KeyPair};
+use serde_json::json;
 
 use super::*;
+use crate::vault_fixture::KeyVaultFixture;
 
 /// The iterations of the encryption in a file of [`written_file`], as DER.
 const WRITTEN_ITERATIONS: [u8; 5] = [2, 3, 1, 0, 1];
@@ -128,4 +132,30 @@ fn parameters_are_read_before_the_work_also_within_encrypted_content() {
     let two = key_bags(shrouded, &pbkdf2(1_000), 20);
     let split = file(&vec![data(&two), encrypted(&two)]);
     assert_eq!(check_pkcs12_limits(&split, "secret"), Err(Pkcs12LimitError::Bags));
+}
+
+#[test]
+fn import_of_a_file_above_the_limits_is_rejected_before_it_is_decrypted() {
+    let visit = KeyVaultFixture::as_administrator();
+    let scrypt = scrypt::Params::new(10, 8, 1).unwrap();
+    let scrypt = pbes2::Parameters::generate_scrypt_aes256cbc(scrypt, &[1; 16], [2; 16]).unwrap();
+    let shrouded = PKCS_12_PKCS8_KEY_BAG_OID;
+    for (bags, expected) in [
+        (key_bags(shrouded, &scrypt, 1), "can not be read: its keys are derived with scrypt."),
+        (
+            key_bags(shrouded, &pbkdf2(1_500_001), 1),
+            "can not be read: its key derivations have more than 1500000 iterations.",
+        ),
+        (
+            key_bags(shrouded, &pbkdf2(1), 33),
+            "can not be read: it has more than 32 keys and certificates.",
+        ),
+    ] {
+        for safe in [data(&bags), encrypted(&bags)] {
+            let body = json!({ "value": STANDARD.encode(file(&vec![safe])), "pwd": "secret" });
+            let (status, reply) = visit.ask("POST", "/certificates/web/import", &body);
+            let message = reply["error"]["message"].as_str().unwrap();
+            assert!(status == 400 && message.contains(expected), "{status}: {message}");
+        }
+    }
 }

@@ -218,6 +218,38 @@ fn invalid_federation_requests_are_rejected_without_change() {
 }
 
 #[test]
+fn federated_credential_with_a_longer_text_than_entra_permits_is_rejected() {
+    let probe = EngineFixture::new(azure_with_test_principals());
+    let credential_count = || {
+        let state = probe.engine.state();
+        let principal =
+            state.azure.directory.service_principal_by_client_id(FEDERATED.parse().unwrap());
+        principal.unwrap().federated_credentials.len()
+    };
+    let before = credential_count();
+    for (property, length, status) in
+        [("subject", 600_usize, 201_u16), ("subject", 601, 400), ("issuer", 601, 400)]
+    {
+        let mut credential = json!({
+            "clientId": FEDERATED, "issuer": CLUSTER_ISSUER, "subject": CLUSTER_SUBJECT,
+        });
+        let text = credential[property].as_str().unwrap();
+        let separator = if property == "issuer" { "/" } else { ":" };
+        let longer = format!("{text}{separator}{}", "a".repeat(length - text.len() - 1));
+        credential[property] = json!(longer);
+        let reply =
+            send_control_request(&probe, &Method::POST, "federated-credentials", &credential);
+        let message = body_of(&reply);
+        assert_eq!(reply.status, status, "{property} {length}: {message}");
+        if status == 400 {
+            let expected = format!("`{property}` has more than 600 characters.");
+            assert!(message.to_string().contains(&expected), "{message}");
+        }
+    }
+    assert_eq!(credential_count(), before + 1);
+}
+
+#[test]
 fn a_removed_key_of_an_issuer_works_until_the_cached_key_set_expires() {
     let probe = fixture_with_cluster_issuer();
     let credential = json!({
