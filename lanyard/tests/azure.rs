@@ -197,6 +197,50 @@ fn credential_check_lists_problems_with_hints() {
 }
 
 #[test]
+fn credential_check_prints_the_authority_without_the_tenant() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("credential");
+    let check = |authority: &str| {
+        let document = serde_json::json!({
+            "client_id": "22222222-2222-4222-8222-222222222222",
+            "tenant_id": "contoso.onmicrosoft.com",
+            "authentication_endpoint": authority,
+        });
+        std::fs::write(&file, document.to_string()).unwrap();
+        let mut command = lanyard_command();
+        command.args(["credential", "check", "--offline"]).arg(&file).env_remove("COLUMNS");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", utf8(&output.stderr));
+        utf8(&output.stdout)
+    };
+    let report = check("https://login.microsoftonline.com/contoso.onmicrosoft.com/");
+    let expected = "error: authentication_endpoint: cannot be used: the authority contains a tenant \
+                    or a token endpoint; write https://login.microsoftonline.com/\n  \
+                    hint: leave out the tenant and everything behind it\n";
+    assert!(report.contains(expected), "{report}");
+    let report = check("https://login.microsoftonline.com/");
+    assert!(!report.contains("authentication_endpoint:"), "{report}");
+}
+
+#[test]
+fn credential_check_rejects_a_file_that_is_longer_than_a_credential() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("credential");
+    for (length, code) in [(1 << 20, Some(1)), ((1 << 20) + 1, Some(2))] {
+        std::fs::write(&file, " ".repeat(length)).unwrap();
+        for input in [file.as_os_str(), "-".as_ref()] {
+            let mut command = lanyard_command();
+            command.args(["credential", "check", "--offline"]).arg(input);
+            let output = command.stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+            let error = utf8(&output.stderr);
+            assert_eq!(output.status.code(), code, "{input:?} {length}: {error}");
+            let is_too_long = error.contains("cannot be read: it has more than 1048576 bytes");
+            assert_eq!(is_too_long, code == Some(2), "{error}");
+        }
+    }
+}
+
+#[test]
 fn render_output_is_deterministic() {
     let directory = tempfile::tempdir().unwrap();
     let render = || {

@@ -100,6 +100,26 @@ fn every_problem_is_reported_at_once_with_its_field() {
 }
 
 #[test]
+fn authority_with_the_tenant_of_the_document_is_an_error_with_the_right_value() {
+    let mut whole = document(NOT_BEFORE);
+    whole["tenant_id"] = json!("contoso.onmicrosoft.com");
+    for (path, expected) in [
+        ("contoso.onmicrosoft.com", ""),
+        ("Contoso.OnMicrosoft.com/", ""),
+        ("westus2/contoso.onmicrosoft.com/", "westus2"),
+    ] {
+        whole["authentication_endpoint"] = json!(format!("{}{path}", fixture::AUTHORITY));
+        let expected = format!("{}{expected}", fixture::AUTHORITY);
+        let problem = single_problem(&to_bytes(&whole));
+        let tenant_in_path = ParseAuthorityError::TenantInPath { expected };
+        assert_eq!(problem, FieldProblem::Authority(tenant_in_path), "{path}");
+    }
+    // The path of a proxy can contain another domain.
+    whole["authentication_endpoint"] = json!(format!("{}example.com", fixture::AUTHORITY));
+    assert!(CredentialDocument::parse(&to_bytes(&whole)).is_ok());
+}
+
+#[test]
 fn camel_case_keys_are_errors_that_name_the_right_key() {
     let camel = json!({
         "clientId": fixture::CLIENT,

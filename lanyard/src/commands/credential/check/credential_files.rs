@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use lanyard_credential::CredentialFileOptions;
 use rustix::fs::MemfdFlags;
 
 use crate::exit::CommandError;
@@ -54,8 +55,7 @@ impl CredentialFile {
 
     /// Keeps the content in memory: it contains a private key.
     fn of_standard_input() -> io::Result<Self> {
-        let mut content = Vec::new();
-        io::stdin().read_to_end(&mut content)?;
+        let content = read_limited(io::stdin().lock())?;
         let mut memory = File::from(rustix::fs::memfd_create("credential", MemfdFlags::CLOEXEC)?);
         memory.write_all(&content)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
@@ -73,7 +73,23 @@ impl CredentialFile {
     }
 
     pub(super) fn read(&self) -> io::Result<Vec<u8>> {
-        std::fs::read(&self.path)
+        read_limited(File::open(&self.path)?)
+    }
+}
+
+/// Reads as many bytes as a component accepts in its credential file. More bytes are an error.
+fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
+    let limit = CredentialFileOptions::default().size_limit;
+    let mut limited = source.take(limit);
+    let mut content = Vec::new();
+    limited.read_to_end(&mut content)?;
+    match limited.into_inner().read(&mut [0])? {
+        0 => Ok(content),
+        _ => {
+            let message =
+                format!("it has more than {limit} bytes; a credential has some kilobytes");
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
+        }
     }
 }
 
