@@ -1,8 +1,11 @@
-//! `cargo xtask pipelines`: checks the examples for GitHub Actions with actionlint, and those for Azure Pipelines with a
-//! JSON schema.
+//! `cargo xtask pipelines`: checks the examples for GitHub Actions with actionlint, those for Azure Pipelines with a
+//! JSON schema, and both with rules of lanyard.
 //!
 //! Each linter must also reject a wrong file, so that a linter that accepts everything fails the check.
 
+mod rules;
+
+use std::fs;
 use std::process::{Command, Output};
 
 use crate::process::{self, PassFailCounts};
@@ -79,11 +82,29 @@ pub(crate) fn check(repository: &Repository) -> Result<PassFailCounts, TaskError
         command.arg(case.path).current_dir(repository.root());
         let output = process::run_to_output(&mut command)?;
         findings.extend(unexpected_result(case, &output));
+        if case.is_valid {
+            findings.extend(violations(case, repository)?);
+        }
     }
     if findings.is_empty() {
         return Ok(PassFailCounts { passed: CASES.len(), ..PassFailCounts::default() });
     }
     Err(TaskError::Findings { check: "pipeline files with an unexpected result", findings })
+}
+
+/// The rules that a file violates.
+fn violations(case: LintCase, repository: &Repository) -> Result<Vec<String>, TaskError> {
+    let path = repository.root().join(case.path);
+    let text = fs::read_to_string(&path).map_err(|source| TaskError::File {
+        action: "read",
+        path,
+        source,
+    })?;
+    let found = match case.linter {
+        Linter::Actionlint => rules::github_violations(&text),
+        Linter::AzureSchema => rules::azure_violations(&text),
+    };
+    Ok(found.into_iter().map(|violation| format!("{}: {violation}", case.path)).collect())
 }
 
 /// Why the result of a linter is not the expected one. Only exit code 1 is a verdict of a linter about the file.
