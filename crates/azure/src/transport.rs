@@ -180,3 +180,52 @@ impl AzureTransport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use azure_core::Bytes;
+    use azure_core::http::headers::Headers;
+    use azure_core::http::{AsyncRawResponse, Method, Request, StatusCode, Url};
+    use futures::TryStreamExt as _;
+    use jiff::Timestamp;
+    use lanyard_clock::ManualClock;
+
+    use super::*;
+    use crate::reply_limit::ReplyTooLarge;
+
+    const MEBIBYTE: usize = 1 << 20;
+
+    /// An HTTP client whose replies have this number of pieces of one mebibyte.
+    #[derive(Debug)]
+    struct RepliesInPieces(usize);
+
+    #[async_trait]
+    impl HttpClient for RepliesInPieces {
+        async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
+            let piece = Bytes::from(vec![b'x'; MEBIBYTE]);
+            let pieces = futures::stream::iter((0..self.0).map(move |_| Ok(piece.clone())));
+            Ok(AsyncRawResponse::new(StatusCode::Ok, Headers::new(), Box::pin(pieces)))
+        }
+    }
+
+    #[tokio::test]
+    async fn replies_above_64_mebibytes_are_an_error_for_each_client_of_the_transport() {
+        for (pieces, expected) in [(64, Ok(64 * MEBIBYTE)), (65, Err(64 * MEBIBYTE))] {
+            let clock = Arc::new(ManualClock::starting_at(Timestamp::UNIX_EPOCH));
+            let client = Arc::new(RepliesInPieces(pieces));
+            let settings = AzureTransportSettings::default();
+            let transport = AzureTransport::from_http_client(client, &settings, clock);
+            let limited: Arc<dyn HttpClient> = Arc::new(transport.limited_client.clone());
+            for client in [&transport.unlimited_client, &limited] {
+                let url = Url::parse("https://management.azure.com/").unwrap();
+                let reply = client.execute_request(&Request::new(url, Method::Get)).await.unwrap();
+                let body = reply.into_body();
+                let read =
+                    body.try_fold(0, |sum, piece| async move { Ok(sum + piece.len()) }).await;
+                let read = read.map_err(|error| ReplyTooLarge::of(&error).unwrap().limit);
+                assert_eq!(read, expected);
+            }
+        }
+    }
+}
