@@ -204,7 +204,9 @@ mod tests {
     impl HttpClient for RepliesInPieces {
         async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
             let piece = Bytes::from(vec![b'x'; MEBIBYTE]);
-            let pieces = futures::stream::iter((0..self.0).map(move |_| Ok(piece.clone())));
+            let pieces = futures::stream::iter(
+                (0..self.0).map(move |_| azure_core::Result::Ok(piece.clone())),
+            );
             Ok(AsyncRawResponse::new(StatusCode::Ok, Headers::new(), Box::pin(pieces)))
         }
     }
@@ -222,7 +224,7 @@ mod tests {
                 let reply = client.execute_request(&Request::new(url, Method::Get)).await.unwrap();
                 let body = reply.into_body();
                 let read =
-                    body.try_fold(0, |sum, piece| async move { Ok(sum + piece.len()) }).await;
+                    body.try_fold(0_usize, |sum, piece| async move { Ok(sum + piece.len()) }).await;
                 let read = read.map_err(|error| ReplyTooLarge::of(&error).unwrap().limit);
                 assert_eq!(read, expected);
             }
