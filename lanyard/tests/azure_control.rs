@@ -5,6 +5,12 @@
 
 use std::process::{Command, Output};
 
+use azure_core::credentials::TokenCredential as _;
+use lanyard_azure::CallerIdentity;
+use lanyard_credential::{
+    ManagedIdentityCredential, ManagedIdentitySettings, TokenTransportOptions,
+};
+use lanyard_vocabulary::format_error_chain;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -81,6 +87,29 @@ impl ServedAzure {
             .build()
             .unwrap();
         client.get(url).send().await.unwrap().status().as_u16()
+    }
+
+    /// Creates a node of the metadata service, and returns its description.
+    async fn create_node(&self, name: &str, node: &Value) -> Value {
+        let url = format!("{}/nodes/{name}", self.process.session_text("control"));
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let request = client.put(url).header("x-lanyard-control", "1").body(node.to_string());
+        let reply = request.send().await.unwrap();
+        assert_eq!(reply.status().as_u16(), 201);
+        serde_json::from_str(&reply.text().await.unwrap()).unwrap()
+    }
+
+    /// The caller of a token from the metadata service that `lanyard azure env` prints, with further flags.
+    async fn metadata_caller(&self, flags: &[&str]) -> azure_core::Result<CallerIdentity> {
+        let printed = self.succeed(&[&["env", "--output", "json"], flags].concat());
+        let printed: Value = serde_json::from_str(&printed).unwrap();
+        let host = printed["set"]["AZURE_POD_IDENTITY_AUTHORITY_HOST"].as_str().unwrap();
+        let mut settings = ManagedIdentitySettings::default();
+        settings.imds_host = Some(host.to_owned());
+        let options = TokenTransportOptions::default();
+        let credential = ManagedIdentityCredential::new(settings, options).unwrap();
+        let token = credential.get_token(&["https://management.azure.com/.default"], None).await?;
+        Ok(CallerIdentity::of_token(token.token.secret()).unwrap())
     }
 }
 
@@ -190,6 +219,22 @@ async fn fault_rule_affects_requests_until_it_is_removed() {
     assert!(error.contains("`outage`"), "{error}");
     azure.succeed(&["fault", "remove", "--all"]);
     assert!(azure.succeed(&["fault", "list"]).contains("0 fault rules"));
+}
+
+#[tokio::test]
+async fn printed_variables_of_a_node_lead_to_its_identity() {
+    let azure = ServedAzure::start();
+    let own = azure.create_node("own", &json!({ "systemAssigned": true })).await;
+    let own = own["systemAssignedClientId"].as_str().unwrap().to_owned();
+    azure.create_node("empty", &json!({})).await;
+    let caller = azure.metadata_caller(&["--node", "own"]).await.unwrap();
+    assert!(caller.creator_names.contains(&own), "{caller:?}");
+    // Without a node, the default node answers.
+    let other = azure.metadata_caller(&[]).await.unwrap();
+    assert_ne!(other.object_id, caller.object_id);
+    let error = azure.metadata_caller(&["--node", "empty"]).await.unwrap_err();
+    let text = format_error_chain(&error);
+    assert!(text.contains("Identity not found"), "{text}");
 }
 
 #[test]
