@@ -128,3 +128,24 @@ pub(crate) fn uses_colour(stream: &impl IsTerminal) -> bool {
 pub(crate) fn is_dumb_terminal() -> bool {
     ProcessEnvironment::read_variable("TERM").is_some_and(|name| name == "dumb")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_keep_foreign_values_without_commands_of_pipelines() {
+        let value = serde_json::json!({
+            "a##vso[b]": "##[command]\u{202e}x",
+            "lines": "first\n::set-env name=x::y\n\u{1b}[8mhidden",
+        });
+        for format in [CliOutputFormat::Json, CliOutputFormat::Yaml] {
+            let document = serialize_document(&value, format);
+            assert_eq!(neutralize(&document), document, "{format:?}");
+            let read: serde_json::Value = serde_saphyr::from_str(&document).unwrap();
+            assert_eq!(read, value, "{format:?}: {document}");
+        }
+        let plain = serde_json::json!({ "name": "a" });
+        assert_eq!(serialize_document(&plain, CliOutputFormat::Yaml).trim_end(), "name: a");
+    }
+}

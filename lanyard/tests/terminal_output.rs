@@ -10,6 +10,8 @@ mod azure_serve_process;
 #[cfg(all(feature = "canary", feature = "kms", feature = "node", feature = "operator"))]
 #[path = "terminal_output/every_command.rs"]
 mod every_command;
+#[path = "terminal_output/foreign_text.rs"]
+mod foreign_text;
 #[path = "infra_commands/infra_workspace.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod infra_workspace;
