@@ -19,8 +19,12 @@ mod request_cutter;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod virtual_time_azure;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use azure_core::Bytes;
+use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
 use lanyard_clock::ErrorHint as _;
 use lanyard_infra::{JournalAccess, ResourceKey, ResourceOutcome, RunReport};
 use lanyard_vocabulary::format_error_chain;
@@ -165,6 +169,43 @@ fn journal_of_another_cluster_frees_its_lease() {
         let opened = fixture.run(fixture.open_container_of("other", &impatient)).await;
         let text = opened.unwrap_err().to_string();
         assert!(text.contains("belongs to the cluster `lagoon"), "{text}");
+        let journal = fixture.run(fixture.open_container(&impatient)).await.unwrap();
+        fixture.run(journal.close()).await.unwrap();
+        fixture.azure.shutdown().await;
+    });
+}
+
+/// An HTTP client that replaces the content of blobs by 51 million line feeds.
+#[derive(Debug)]
+struct LongBlobs(Arc<dyn HttpClient>);
+
+#[async_trait]
+impl HttpClient for LongBlobs {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let reply = self.0.execute_request(request).await?;
+        if request.method() != Method::Get || !reply.status().is_success() {
+            return Ok(reply);
+        }
+        let (status, headers, _) = reply.deconstruct();
+        let piece = Bytes::from(vec![b'\n'; 1_000_000]);
+        let pieces =
+            futures::stream::iter((0..51).map(move |_| azure_core::Result::Ok(piece.clone())));
+        Ok(AsyncRawResponse::new(status, headers, Box::pin(pieces)))
+    }
+}
+
+#[test]
+fn blob_that_is_longer_than_any_journal_is_rejected_and_frees_its_lease() {
+    run_in_virtual_time(async {
+        let fixture = start().await;
+        fixture.apply().await;
+        let access = fixture.container_access("first", |inner| Arc::new(LongBlobs(inner)));
+        let error = fixture.run(fixture.open_container(&access)).await.unwrap_err();
+        let text = format_error_chain(&error);
+        assert!(text.ends_with("journal.jsonl` has more than 50000000 bytes"), "{text}");
+        assert!(error.hint().unwrap().contains("lanyard import azure"), "{:?}", error.hint());
+        let access = fixture.container_access("second", |inner| inner);
+        let impatient = JournalAccess { lock_timeout: Some(Duration::ZERO), ..access };
         let journal = fixture.run(fixture.open_container(&impatient)).await.unwrap();
         fixture.run(journal.close()).await.unwrap();
         fixture.azure.shutdown().await;

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
-use azure_core::http::{ClientOptions, Etag, RequestContent, StatusCode};
+use azure_core::http::{AsyncResponseBody, ClientOptions, Etag, RequestContent, StatusCode};
 use azure_storage_blob::models::{
     AppendBlobClientAppendBlockOptions, AppendBlobClientCreateOptions,
     BlobClientAcquireLeaseOptions, BlobClientGetPropertiesResultHeaders as _,
     BlobClientSetMetadataOptions, BlobType,
 };
 use azure_storage_blob::{BlobClient, BlobClientOptions};
+use futures::TryStreamExt as _;
+use lanyard_azure::ReplyTooLarge;
 use lanyard_azure::error_codes::{BLOB, sdk_error_hint};
 use lanyard_clock::{ErrorHint, SharedClock};
 use uuid::Uuid;
@@ -66,6 +68,12 @@ pub enum JournalContainerError {
         /// The number of its blocks.
         blocks: usize,
     },
+    /// The blob is longer than a journal.
+    #[error("`{blob}` has more than {MAX_JOURNAL_BYTES} bytes")]
+    TooLarge {
+        /// The URL of the blob.
+        blob: String,
+    },
     /// The command does not have the lease any more.
     #[error("the lease of `{blob}` is lost: {reason}")]
     LeaseLost {
@@ -97,6 +105,9 @@ pub enum JournalContainerError {
 
 /// The largest number of blocks of an append blob.
 const MAX_BLOCKS: usize = 50_000;
+/// The largest journal in bytes: [`MAX_BLOCKS`] entries of 1,000 bytes. The creation of a cluster writes about 150
+/// entries, most of them with less than 500 bytes.
+pub(super) const MAX_JOURNAL_BYTES: usize = 50_000_000;
 /// The number of blocks that a command needs at most.
 const BLOCKS_OF_A_COMMAND: usize = 1_000;
 /// The codes of Azure if another client holds the lease.
@@ -118,6 +129,9 @@ impl ErrorHint for JournalContainerError {
             }
             Self::TooManyBlocks { .. } => {
                 "stop all other commands, and rewrite the blob: `az storage blob download`, then `az storage blob upload --type append --overwrite` with the same file"
+            }
+            Self::TooLarge { .. } => {
+                "move the blob away, and run `lanyard import azure`; if it is not a journal, choose another prefix with --state"
             }
             Self::LeaseLost { .. } => {
                 "run the command again; it continues as soon as no other command holds the lease"
@@ -330,6 +344,9 @@ impl JournalBlob {
         if has_code(&source, "ContainerNotFound") {
             return JournalContainerError::NoContainer { blob };
         }
+        if ReplyTooLarge::of(&source).is_some() {
+            return JournalContainerError::TooLarge { blob };
+        }
         JournalContainerError::Request { operation, blob, source: Box::new(source) }
     }
 
@@ -392,7 +409,7 @@ impl JournalBlob {
         let read = async {
             let response = self.0.download(None).await?;
             let properties = response.properties;
-            let content = response.body.collect().await?;
+            let content = collect_body(response.body).await?;
             let is_append_blob = properties.blob_type == Some(BlobType::AppendBlob);
             let blocks = properties.blob_committed_block_count.unwrap_or_default();
             azure_core::Result::Ok(DownloadedBlob {
@@ -406,6 +423,19 @@ impl JournalBlob {
             Err(error) => Err(self.error("reading", error)),
         }
     }
+}
+
+/// Reads a body with at most [`MAX_JOURNAL_BYTES`] bytes.
+async fn collect_body(mut body: AsyncResponseBody) -> azure_core::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    while let Some(piece) = body.try_next().await? {
+        if content.len() + piece.len() > MAX_JOURNAL_BYTES {
+            let error = ReplyTooLarge { limit: MAX_JOURNAL_BYTES };
+            return Err(azure_core::Error::new(ErrorKind::Other, error));
+        }
+        content.extend_from_slice(&piece);
+    }
+    Ok(content)
 }
 
 #[cfg(test)]

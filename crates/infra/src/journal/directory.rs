@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use lanyard_clock::ErrorHint;
 
+use super::container::MAX_JOURNAL_BYTES;
+
 const FILE_NAME: &str = "journal.jsonl";
 
 /// The file `journal.jsonl` in a directory. File and directory stay locked until this value is dropped, so that two
@@ -50,6 +52,12 @@ pub enum JournalDirectoryError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is longer than a journal.
+    #[error("the journal {} has more than {MAX_JOURNAL_BYTES} bytes", .path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file system returned an error.
     #[error("{operation} {} failed", .path.display())]
     Io {
@@ -75,6 +83,7 @@ impl ErrorHint for JournalDirectoryError {
             Self::Damaged { .. } => {
                 "restore the file from a backup, or move it away and run `lanyard import azure`"
             }
+            Self::TooLarge { .. } => "move the file away, and run `lanyard import azure`",
             Self::NotPrivate { path, problem } => {
                 let path = path.display();
                 return Some(Cow::Owned(if *problem == OTHER_OWNER {
@@ -133,10 +142,8 @@ impl JournalDirectory {
         }
         // The directory entry of a new file must survive a crash, too.
         directory_file.sync_all().map_err(|source| io_error("syncing", &directory, source))?;
-        let mut content = String::new();
-        file.seek(SeekFrom::Start(0))
-            .and_then(|_| file.read_to_string(&mut content))
-            .map_err(|source| read_error(&path, source))?;
+        file.seek(SeekFrom::Start(0)).map_err(|source| read_error(&path, source))?;
+        let mut content = read_content(&mut file, &path)?;
         let complete = content.rfind('\n').map_or(0, |end| end + 1);
         if complete < content.len() {
             let length = u64::try_from(complete).unwrap_or(u64::MAX);
@@ -151,13 +158,13 @@ impl JournalDirectory {
     /// The content of the journal in `directory`; `None` if there is none.
     pub(super) fn read(directory: &Path) -> Result<Option<String>, JournalDirectoryError> {
         let path = directory.join(FILE_NAME);
-        match std::fs::read_to_string(&path) {
+        match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(read_error(&path, source)),
-            Ok(content) => {
+            Ok(mut file) => {
                 check_private(directory)?;
                 check_private(&path)?;
-                Ok(Some(content))
+                read_content(&mut file, &path).map(Some)
             }
         }
     }
@@ -202,6 +209,18 @@ const fn privacy_problem(user: u32, owner: u32, mode: u32) -> Option<&'static st
         Some("can be written by other users")
     } else {
         None
+    }
+}
+
+/// Reads the file from its position, if it has at most [`MAX_JOURNAL_BYTES`] bytes.
+fn read_content(file: &mut File, path: &Path) -> Result<String, JournalDirectoryError> {
+    let length = file.metadata().map_err(|source| read_error(path, source))?.len();
+    if usize::try_from(length).is_ok_and(|length| length <= MAX_JOURNAL_BYTES) {
+        let mut content = String::new();
+        file.read_to_string(&mut content).map_err(|source| read_error(path, source))?;
+        Ok(content)
+    } else {
+        Err(JournalDirectoryError::TooLarge { path: path.to_owned() })
     }
 }
 

@@ -283,6 +283,23 @@ async fn journal_that_others_can_write_to_or_that_is_damaged_is_rejected() {
 }
 
 #[tokio::test]
+async fn journal_that_is_longer_than_any_run_writes_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    drop(open_directory(path.clone(), &cluster()).await.unwrap());
+    let file = std::fs::File::options().write(true).open(path.join("journal.jsonl")).unwrap();
+    // The file has no blocks on the disk behind its first line.
+    file.set_len(50_000_001).unwrap();
+    let opened = open_directory(path.clone(), &cluster()).await.map(drop).unwrap_err();
+    let read = directory::JournalDirectory::read(&path).unwrap_err();
+    for text in [format_error_chain(&opened), format_error_chain(&read)] {
+        assert!(text.ends_with("journal.jsonl has more than 50000000 bytes"), "{text}");
+    }
+    assert!(opened.hint().unwrap().contains("lanyard import azure"));
+    assert_eq!(file.metadata().unwrap().len(), 50_000_001);
+}
+
+#[tokio::test]
 async fn removed_journal_stops_the_run_and_the_directory_stays_locked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
