@@ -147,7 +147,7 @@ fn import_of_a_file_above_the_limits_is_rejected_before_it_is_decrypted() {
             "can not be read: its key derivations have more than 1500000 iterations.",
         ),
         (
-            key_bags(shrouded, &pbkdf2(1), 33),
+            key_bags(shrouded, &pbkdf2(1_000), 33),
             "can not be read: it has more than 32 keys and certificates.",
         ),
     ] {
