@@ -102,7 +102,7 @@ fn lanyard_command(script: &str) -> Option<usize> {
 /// The texts in a value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
-        Value::String(text) => vec![text],
+        Value::String(text) => vec![text.as_str()],
         Value::Array(items) => items.iter().flat_map(texts).collect(),
         Value::Object(fields) => fields.values().flat_map(texts).collect(),
         _ => Vec::new(),
