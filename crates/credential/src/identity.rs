@@ -191,9 +191,12 @@ impl Authority {
 
     fn check_path(&self, is_tenant: impl Fn(&str) -> bool) -> Result<(), ParseAuthorityError> {
         let segments: Vec<_> = self.0.path_segments().into_iter().flatten().collect();
-        let Some(position) = segments.iter().position(|segment| is_tenant(segment)) else {
-            return Ok(());
+        // A domain is a tenant if the path of its token endpoint follows.
+        let is_endpoint = |next: &&str| next.eq_ignore_ascii_case(ENDPOINT_PATH);
+        let ends_at = |(position, segment): (usize, &&str)| {
+            is_tenant(segment) || segments.get(position + 1).is_some_and(is_endpoint)
         };
+        let Some(position) = segments.iter().enumerate().position(ends_at) else { return Ok(()) };
         let mut expected = self.0.clone();
         expected.set_path(&segments[..position].join("/"));
         Err(ParseAuthorityError::TenantInPath { expected: expected.to_string() })
@@ -249,7 +252,9 @@ impl FromStr for Authority {
 }
 
 /// Segments of token endpoints that are no part of an authority: names of all tenants, and what follows a tenant.
-const TENANT_NAMES: [&str; 4] = ["common", "organizations", "consumers", "oauth2"];
+const TENANT_NAMES: [&str; 4] = ["common", "organizations", "consumers", ENDPOINT_PATH];
+/// The segment behind the tenant in the URL of a token endpoint.
+const ENDPOINT_PATH: &str = "oauth2";
 
 impl fmt::Display for Authority {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -278,6 +283,8 @@ mod tests {
             ("/72F988BF86F141AF91AB2D7CD011DB47/", "/"),
             ("/Common/oauth2/v2.0/token", "/"),
             ("/westus2/72f988bf-86f1-41af-91ab-2d7cd011db47/oauth2", "/westus2"),
+            ("/contoso.onmicrosoft.com/oauth2/v2.0/token", "/"),
+            ("/oauth2/token", "/"),
         ] {
             let error = format!("{HOST}{path}").parse::<Authority>().unwrap_err();
             let expected = format!("{HOST}{expected}");
