@@ -208,9 +208,9 @@ impl Authority {
     pub fn token_endpoint(&self, tenant: &TenantId) -> Url {
         let mut endpoint = self.0.clone();
         let rest: &[&str] = if tenant.as_str().eq_ignore_ascii_case(FEDERATION_SERVICE) {
-            &[FEDERATION_SERVICE, "oauth2", "token"]
+            &[FEDERATION_SERVICE, ENDPOINT_PATH, "token"]
         } else {
-            &[tenant.as_str(), "oauth2", "v2.0", "token"]
+            &[tenant.as_str(), ENDPOINT_PATH, "v2.0", "token"]
         };
         // An `https` URL always has path segments; without them the URL would stay unchanged.
         if let Ok(mut segments) = endpoint.path_segments_mut() {
