@@ -86,7 +86,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-service-principals", CrateLayer::Services, 2000),
     ("lanyard-provider", CrateLayer::Providers, 1500),
     ("lanyard-canary", CrateLayer::LongRunning, 2900),
-    ("lanyard-infra", CrateLayer::LongRunning, 13_900),
+    ("lanyard-infra", CrateLayer::LongRunning, 14_000),
     ("lanyard-node", CrateLayer::LongRunning, 16_400),
     ("lanyard-operator", CrateLayer::LongRunning, 8200),
     ("lanyard-up", CrateLayer::Composition, 2300),

@@ -1,11 +1,8 @@
-//! `cargo xtask pipelines`: checks the examples for GitHub Actions with actionlint, those for Azure Pipelines with a
-//! JSON schema, and both with rules of lanyard.
+//! `cargo xtask pipelines`: checks the examples for GitHub Actions with actionlint, and those for Azure Pipelines with a
+//! JSON schema.
 //!
 //! Each linter must also reject a wrong file, so that a linter that accepts everything fails the check.
 
-mod rules;
-
-use std::fs;
 use std::process::{Command, Output};
 
 use crate::process::{self, PassFailCounts};
@@ -82,29 +79,11 @@ pub(crate) fn check(repository: &Repository) -> Result<PassFailCounts, TaskError
         command.arg(case.path).current_dir(repository.root());
         let output = process::run_to_output(&mut command)?;
         findings.extend(unexpected_result(case, &output));
-        if case.is_valid {
-            findings.extend(violations(case, repository)?);
-        }
     }
     if findings.is_empty() {
         return Ok(PassFailCounts { passed: CASES.len(), ..PassFailCounts::default() });
     }
     Err(TaskError::Findings { check: "pipeline files with an unexpected result", findings })
-}
-
-/// The rules that a file violates.
-fn violations(case: LintCase, repository: &Repository) -> Result<Vec<String>, TaskError> {
-    let path = repository.root().join(case.path);
-    let text = fs::read_to_string(&path).map_err(|source| TaskError::File {
-        action: "read",
-        path,
-        source,
-    })?;
-    let found = match case.linter {
-        Linter::Actionlint => rules::github_violations(&text),
-        Linter::AzureSchema => rules::azure_violations(&text),
-    };
-    Ok(found.into_iter().map(|violation| format!("{}: {violation}", case.path)).collect())
 }
 
 /// Why the result of a linter is not the expected one. Only exit code 1 is a verdict of a linter about the file.
@@ -119,37 +98,4 @@ fn unexpected_result(case: LintCase, output: &Output) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::process::ExitStatusExt as _;
-    use std::process::ExitStatus;
-
-    use super::*;
-
-    #[test]
-    fn each_linter_has_a_valid_and_a_wrong_file() {
-        for is_valid in [true, false] {
-            let of = |wanted: fn(Linter) -> bool| {
-                CASES.iter().any(|it| it.is_valid == is_valid && wanted(it.linter))
-            };
-            assert!(of(|it| matches!(it, Linter::Actionlint)));
-            assert!(of(|it| matches!(it, Linter::AzureSchema)));
-        }
-    }
-
-    #[test]
-    fn accepted_wrong_file_and_rejected_valid_file_are_findings() {
-        let output = |code: i32| Output {
-            status: ExitStatus::from_raw(code << 8),
-            stdout: b"line 8".to_vec(),
-            stderr: Vec::new(),
-        };
-        let result = |is_valid, code| {
-            unexpected_result(LintCase { is_valid, ..CASES[0] }, &output(code)).is_some()
-        };
-        assert!(!result(true, 0));
-        assert!(result(true, 1));
-        assert!(result(false, 0));
-        assert!(!result(false, 1));
-        assert!(result(false, 3));
-    }
-}
+mod tests;

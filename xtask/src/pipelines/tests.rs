@@ -1,7 +1,12 @@
-//! The rules for the examples that no linter has: other programs must get neither the tokens of a job nor commands in
-//! the output of lanyard.
+//! Rules for the examples that no linter has: other programs must get neither the tokens of a job nor commands in the
+//! output of lanyard.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 
 use serde_json::Value;
+
+use super::*;
 
 /// The variable with the path of the token that lanyard exchanges.
 const TOKEN_FILE: &str = "AZURE_FEDERATED_TOKEN_FILE";
@@ -10,7 +15,7 @@ const TEMPORARY_DIRECTORIES: [&str; 3] =
     ["$RUNNER_TEMP/", "${{ runner.temp }}/", "$(Agent.TempDirectory)/"];
 
 /// What is wrong with a workflow of GitHub Actions.
-pub(super) fn github_violations(text: &str) -> Vec<String> {
+fn github_violations(text: &str) -> Vec<String> {
     violations(text, |workflow, found| {
         let permissions = &workflow["permissions"];
         if permissions["id-token"] == "write" || permissions == "write-all" {
@@ -28,7 +33,7 @@ pub(super) fn github_violations(text: &str) -> Vec<String> {
 }
 
 /// What is wrong with a pipeline of Azure Pipelines.
-pub(super) fn azure_violations(text: &str) -> Vec<String> {
+fn azure_violations(text: &str) -> Vec<String> {
     violations(text, |pipeline, found| {
         steps_with_lanyard(pipeline, found, |step, _, _| {
             step["target"]["commands"] == "restricted"
@@ -126,68 +131,87 @@ fn values_of_key<'a>(value: &'a Value, key: &str) -> Vec<&'a Value> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+const GITHUB: &str = include_str!("../../../examples/github-actions/lanyard.yml");
+const AZURE: &str = include_str!("../../../examples/azure-pipelines/lanyard.yml");
 
-    const GITHUB: &str = include_str!("../../../examples/github-actions/lanyard.yml");
-    const AZURE: &str = include_str!("../../../examples/azure-pipelines/lanyard.yml");
-
-    #[test]
-    fn examples_have_no_violation() {
-        assert_eq!(github_violations(GITHUB), Vec::<String>::new());
-        assert_eq!(azure_violations(AZURE), Vec::<String>::new());
+#[test]
+fn each_linter_has_a_valid_and_a_wrong_file() {
+    for is_valid in [true, false] {
+        let of = |wanted: fn(Linter) -> bool| {
+            CASES.iter().any(|it| it.is_valid == is_valid && wanted(it.linter))
+        };
+        assert!(of(|it| matches!(it, Linter::Actionlint)));
+        assert!(of(|it| matches!(it, Linter::AzureSchema)));
     }
+}
 
-    #[test]
-    fn each_violation_of_a_workflow_is_found() {
-        for (part, replacement, expected) in [
-            (
-                "@11bd71901bbe5b1630ceea73d27597364c9af683",
-                "@v4",
-                "`actions/checkout@v4` is not pinned to a commit",
-            ),
-            (
-                "permissions: {}",
-                "permissions: {id-token: write}",
-                "the permissions of the workflow",
-            ),
-            ("permissions: {}", "permissions: write-all", "the permissions of the workflow"),
-            (
-                "TOKEN_FILE=$RUNNER_TEMP/",
-                "TOKEN_FILE=$GITHUB_WORKSPACE/",
-                "the token file is not in the temporary directory: $GITHUB_WORKSPACE/azure-token",
-            ),
-            (
-                "AZURE_TENANT_ID: ${{ vars.AZURE_TENANT_ID }}",
-                "AZURE_FEDERATED_TOKEN_FILE: ${{ github.workspace }}/.azure-token",
-                "the token file is not in the temporary directory: ${{ github.workspace }}/",
-            ),
-            ("::stop-commands::$stop", "stop", "the output of `lanyard plan azure"),
-            ("::stop-commands::$(", "$(", "the output of `lanyard apply azure"),
-        ] {
-            assert!(GITHUB.contains(part), "{part}");
-            let found = github_violations(&GITHUB.replace(part, replacement));
-            assert!(!found.is_empty(), "{replacement}");
-            assert!(found.iter().all(|it| it.starts_with(expected)), "{found:?}");
-        }
-    }
+#[test]
+fn accepted_wrong_file_and_rejected_valid_file_are_findings() {
+    let output = |code: i32| Output {
+        status: ExitStatus::from_raw(code << 8),
+        stdout: b"line 8".to_vec(),
+        stderr: Vec::new(),
+    };
+    let result = |is_valid, code| {
+        unexpected_result(LintCase { is_valid, ..CASES[0] }, &output(code)).is_some()
+    };
+    assert!(!result(true, 0));
+    assert!(result(true, 1));
+    assert!(result(false, 0));
+    assert!(!result(false, 1));
+    assert!(result(false, 3));
+}
 
-    #[test]
-    fn each_violation_of_a_pipeline_is_found() {
-        for (part, replacement, expected) in [
-            ("commands: restricted", "commands: any", "the output of `"),
-            (
-                "TOKEN_FILE=\"$(Agent.TempDirectory)/",
-                "TOKEN_FILE=\"$(Build.SourcesDirectory)/",
-                "the token file is not in the temporary directory: $(Build.SourcesDirectory)/",
-            ),
-            ("lanyard", "other", "no step runs lanyard"),
-        ] {
-            let found = azure_violations(&AZURE.replace(part, replacement));
-            assert!(!found.is_empty(), "{replacement}");
-            assert!(found.iter().all(|it| it.starts_with(expected)), "{found:?}");
-        }
-        assert!(azure_violations("a: [")[0].starts_with("is not YAML"));
+#[test]
+fn examples_have_no_violation() {
+    assert_eq!(github_violations(GITHUB), Vec::<String>::new());
+    assert_eq!(azure_violations(AZURE), Vec::<String>::new());
+}
+
+#[test]
+fn each_violation_of_a_workflow_is_found() {
+    for (part, replacement, expected) in [
+        (
+            "@11bd71901bbe5b1630ceea73d27597364c9af683",
+            "@v4",
+            "`actions/checkout@v4` is not pinned to a commit",
+        ),
+        ("permissions: {}", "permissions: {id-token: write}", "the permissions of the workflow"),
+        ("permissions: {}", "permissions: write-all", "the permissions of the workflow"),
+        (
+            "TOKEN_FILE=$RUNNER_TEMP/",
+            "TOKEN_FILE=$GITHUB_WORKSPACE/",
+            "the token file is not in the temporary directory: $GITHUB_WORKSPACE/azure-token",
+        ),
+        (
+            "AZURE_TENANT_ID: ${{ vars.AZURE_TENANT_ID }}",
+            "AZURE_FEDERATED_TOKEN_FILE: ${{ github.workspace }}/.azure-token",
+            "the token file is not in the temporary directory: ${{ github.workspace }}/",
+        ),
+        ("::stop-commands::$stop", "stop", "the output of `lanyard plan azure"),
+        ("::stop-commands::$(", "$(", "the output of `lanyard apply azure"),
+    ] {
+        assert!(GITHUB.contains(part), "{part}");
+        let found = github_violations(&GITHUB.replace(part, replacement));
+        assert!(!found.is_empty(), "{replacement}");
+        assert!(found.iter().all(|it| it.starts_with(expected)), "{found:?}");
     }
+}
+
+#[test]
+fn each_violation_of_a_pipeline_is_found() {
+    for (part, replacement, expected) in [
+        ("commands: restricted", "commands: any", "the output of `"),
+        (
+            "TOKEN_FILE=\"$(Agent.TempDirectory)/",
+            "TOKEN_FILE=\"$(Build.SourcesDirectory)/",
+            "the token file is not in the temporary directory: $(Build.SourcesDirectory)/",
+        ),
+        ("lanyard", "other", "no step runs lanyard"),
+    ] {
+        let found = azure_violations(&AZURE.replace(part, replacement));
+        assert!(!found.is_empty(), "{replacement}");
+        assert!(found.iter().all(|it| it.starts_with(expected)), "{found:?}");
+    }
+    assert!(azure_violations("a: [")[0].starts_with("is not YAML"));
 }
