@@ -1,5 +1,5 @@
-//! Rules for the examples that no linter has: other programs must get neither the tokens of a job nor commands in the
-//! output of lanyard.
+//! Which results of linters are findings, and rules for the examples that no linter has: other programs must get neither
+//! the tokens of a job nor commands in the output of lanyard.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
