@@ -442,7 +442,10 @@ mod tests {
             format!("{GROUP}/Microsoft.ManagedIdentity/userAssignedIdentities/i").parse().unwrap();
         let bodies =
             [serde_json::json!({ "id": identity.as_str() }), serde_json::json!({ "id": odd })];
-        assert_eq!(own_ids(&bodies[..1], "the tagged resource").unwrap(), [identity.clone()]);
+        assert_eq!(
+            own_ids(&bodies[..1], "the tagged resource").unwrap(),
+            std::slice::from_ref(&identity)
+        );
         let complete = serde_json::json!({
             "id": assignment, "name": "a",
             "properties": { "scope": "/", "principalId": Uuid::nil(), "roleDefinitionId": "/r" },

@@ -83,14 +83,11 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
     let mut limited = source.take(limit);
     let mut content = Vec::new();
     limited.read_to_end(&mut content)?;
-    match limited.into_inner().read(&mut [0])? {
-        0 => Ok(content),
-        _ => {
-            let message =
-                format!("it has more than {limit} bytes; a credential has some kilobytes");
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
-        }
+    if limited.into_inner().read(&mut [0])? > 0 {
+        let message = format!("it has more than {limit} bytes; a credential has some kilobytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
+    Ok(content)
 }
 
 /// The files in a directory whose names do not begin with a dot, and links whose target is missing.
