@@ -1,9 +1,7 @@
 //! Role assignments, the permissions of the caller, and the number of assignments of a subscription.
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{
-    ArmResourceId, ParseArmResourceIdError, RoleDefinitionId, SubscriptionId,
-};
+use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -196,24 +194,6 @@ impl AssignedRole {
     pub fn role(&self) -> Option<RoleDefinitionId> {
         let name = self.properties.role_definition_id.rsplit('/').next()?;
         name.parse().ok().map(RoleDefinitionId)
-    }
-
-    /// The id, if the assignment is at this scope or below it; `None` if the scope inherits it, for example from a
-    /// management group.
-    ///
-    /// # Errors
-    ///
-    /// [`ParseArmResourceIdError`] if the assignment is at the scope or below it, and its id is no ARM id.
-    pub fn id_within(
-        &self,
-        scope: &ArmResourceId,
-    ) -> Result<Option<ArmResourceId>, ParseArmResourceIdError> {
-        let prefix = self.id.get(..scope.as_str().len()).unwrap_or_default();
-        match self.id.parse::<ArmResourceId>() {
-            Ok(id) => Ok(scope.contains(&id).then_some(id)),
-            Err(error) if prefix.eq_ignore_ascii_case(scope.as_str()) => Err(error),
-            Err(_) => Ok(None),
-        }
     }
 }
 

@@ -191,10 +191,11 @@ impl Authority {
 
     fn check_path(&self, is_tenant: impl Fn(&str) -> bool) -> Result<(), ParseAuthorityError> {
         let segments: Vec<_> = self.0.path_segments().into_iter().flatten().collect();
-        // A domain is a tenant if the path of its token endpoint follows.
+        // A domain, or the pseudo tenant of AD FS, is a tenant if the path of its token endpoint follows.
         let is_endpoint = |next: &&str| next.eq_ignore_ascii_case(ENDPOINT_PATH);
         let ends_at = |(position, segment): (usize, &&str)| {
-            is_tenant(segment) || segments.get(position + 1).is_some_and(is_endpoint)
+            let is_name = segment.contains('.') || segment.eq_ignore_ascii_case(FEDERATION_SERVICE);
+            is_tenant(segment) || is_name && segments.get(position + 1).is_some_and(is_endpoint)
         };
         let Some(position) = segments.iter().enumerate().position(ends_at) else { return Ok(()) };
         let mut expected = self.0.clone();
@@ -285,6 +286,8 @@ mod tests {
             ("/westus2/72f988bf-86f1-41af-91ab-2d7cd011db47/oauth2", "/westus2"),
             ("/contoso.onmicrosoft.com/oauth2/v2.0/token", "/"),
             ("/oauth2/token", "/"),
+            ("/adfs/oauth2/token", "/"),
+            ("/entra/oauth2/v2.0/token", "/entra"),
         ] {
             let error = format!("{HOST}{path}").parse::<Authority>().unwrap_err();
             let expected = format!("{HOST}{expected}");

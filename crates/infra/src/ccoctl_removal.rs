@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::ccoctl_ownership::{CCOCTL_TAG_VALUE, CcoctlOwner};
 use crate::journal::{CreationMark, JournalEntry, RecordedState};
+use crate::listed_role_assignments::{UnreadableRoleAssignment, assignments_within};
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_evidence::OwnershipEvidence;
 use crate::ownership_tags::OwnershipTags;
@@ -58,6 +59,9 @@ pub enum CcoctlRemovalError {
         /// The id as Azure returned it.
         id: String,
     },
+    /// A role assignment of the subscription cannot be read.
+    #[error(transparent)]
+    UnreadableAssignment(#[from] UnreadableRoleAssignment),
     /// The resource group does not have the tag of the [`CcoctlOwner`].
     #[error(
         "the resource group `{group}` does not have the tag `{tag}`, so it was not created for this name"
@@ -74,6 +78,7 @@ impl ErrorHint for CcoctlRemovalError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
             Self::Read { source, .. } => return source.hint(),
+            Self::UnreadableAssignment(source) => return source.hint(),
             Self::Unreadable { .. } => {
                 "remove its tag or its description of ccoctl, or delete it; then run the command again"
             }
@@ -128,11 +133,9 @@ impl CcoctlRemoval {
             let key = found.add("role-definition", &id, &[], None);
             owners.roles.insert(id.name().to_ascii_lowercase(), key);
         }
-        for assignment in subscription_assignments(arm, &self.subscription).await? {
+        for (id, assignment) in subscription_assignments(arm, &self.subscription).await? {
             let needs = owners.of(&assignment);
-            if !needs.is_empty()
-                && let Some(id) = own_assignment_id(&assignment, &self.subscription)?
-            {
+            if !needs.is_empty() {
                 let created = assignment.properties.created_on.map(CreationMark::at);
                 found.add("role", &id, &needs, created);
             }
@@ -227,36 +230,14 @@ fn parse_identity(id: &ArmResourceId, body: Value) -> Result<ManagedIdentity, Cc
 async fn subscription_assignments(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-) -> Result<Vec<AssignedRole>, CcoctlRemovalError> {
+) -> Result<Vec<(ArmResourceId, AssignedRole)>, CcoctlRemovalError> {
     let scope = ArmResourceId::subscription_scope(subscription);
     let path = RoleAssignmentBody::list_path(&scope);
     let listed = arm
         .list(&path, RoleAssignmentBody::API_VERSION, &[])
         .await
         .map_err(read_error("listing the role assignments"))?;
-    parse_assignments(listed)
-}
-
-fn parse_assignments(listed: Vec<Value>) -> Result<Vec<AssignedRole>, CcoctlRemovalError> {
-    let parse = |body: Value| {
-        let id = body["id"].as_str().unwrap_or_default().to_owned();
-        let unreadable = |_| CcoctlRemovalError::Unreadable { what: "the role assignment", id };
-        serde_json::from_value(body).map_err(unreadable)
-    };
-    listed.into_iter().map(parse).collect()
-}
-
-/// The id of an assignment at or below the subscription. The list of a subscription also contains those that it
-/// inherits from management groups.
-fn own_assignment_id(
-    assignment: &AssignedRole,
-    subscription: &SubscriptionId,
-) -> Result<Option<ArmResourceId>, CcoctlRemovalError> {
-    let scope = ArmResourceId::subscription_scope(subscription);
-    assignment.id_within(&scope).map_err(|_syntax| CcoctlRemovalError::Unreadable {
-        what: "the role assignment",
-        id: assignment.id.clone(),
-    })
+    Ok(assignments_within(&scope, listed)?)
 }
 
 /// The resources whose role assignments are removed with them.
@@ -380,11 +361,9 @@ pub async fn find_other_role_assignments(
         .filter_map(|it| Some(&live.get(&it.key)?.id))
         .collect();
     let mut others = Vec::new();
-    for assignment in listed {
+    for (id, assignment) in listed {
         let principal = assignment.properties.principal_id.to_string();
-        if principals.iter().any(|it| it.eq_ignore_ascii_case(&principal))
-            && let Some(id) = own_assignment_id(&assignment, subscription)?
-            && !wanted.contains(&&id)
+        if principals.iter().any(|it| it.eq_ignore_ascii_case(&principal)) && !wanted.contains(&&id)
         {
             others.push(assignment);
         }
@@ -437,7 +416,6 @@ mod tests {
     fn resources_of_the_owner_that_cannot_be_read_are_named() {
         const GROUP: &str = "/subscriptions/s/resourceGroups/g/providers";
         let odd = format!("{GROUP}/N/actionGroups/on-call #1");
-        let assignment = format!("{GROUP}/Microsoft.Authorization/roleAssignments/a");
         let identity: ArmResourceId =
             format!("{GROUP}/Microsoft.ManagedIdentity/userAssignedIdentities/i").parse().unwrap();
         let bodies =
@@ -446,21 +424,11 @@ mod tests {
             own_ids(&bodies[..1], "the tagged resource").unwrap(),
             std::slice::from_ref(&identity)
         );
-        let complete = serde_json::json!({
-            "id": assignment, "name": "a",
-            "properties": { "scope": "/", "principalId": Uuid::nil(), "roleDefinitionId": "/r" },
-        });
-        let without_principal = serde_json::json!({ "id": assignment, "name": "a" });
-        assert_eq!(parse_assignments(vec![complete.clone()]).unwrap().len(), 1);
         let without_ids = serde_json::json!({
             "id": identity.as_str(), "location": "eastus", "properties": {},
         });
         for (error, expected) in [
             (own_ids(&bodies, "the custom role").unwrap_err(), ("the custom role", &odd)),
-            (
-                parse_assignments(vec![complete, without_principal]).unwrap_err(),
-                ("the role assignment", &assignment),
-            ),
             (
                 parse_identity(&identity, without_ids).unwrap_err(),
                 ("the identity", &identity.to_string()),
@@ -468,26 +436,8 @@ mod tests {
         ] {
             let (what, id) = expected;
             assert_eq!(error.to_string(), format!("{what} `{id}` cannot be read"));
-            assert!(error.hint().is_some());
+            assert!(error.hint().unwrap().starts_with("remove its tag"));
         }
-    }
-
-    #[test]
-    fn assignment_in_the_subscription_whose_id_cannot_be_read_is_named() {
-        let own_id = |id: &str| {
-            let assignment = serde_json::from_value(serde_json::json!({
-                "id": id, "name": "x",
-                "properties": { "scope": "/", "principalId": Uuid::nil(), "roleDefinitionId": "/r" },
-            }));
-            own_assignment_id(&assignment.unwrap(), &"s".parse().unwrap())
-        };
-        let assignment = "providers/Microsoft.Authorization/roleAssignments/a";
-        let alert = "/subscriptions/s/resourceGroups/g/providers/N/actionGroups/on-call #1";
-        assert!(own_id(&format!("/subscriptions/s/{assignment}")).unwrap().is_some());
-        let group = "/providers/Microsoft.Management/managementGroups/m";
-        assert!(own_id(&format!("{group}/{assignment}")).unwrap().is_none());
-        let error = own_id(&format!("{alert}/{assignment}")).unwrap_err();
-        assert!(error.to_string().contains("on-call #1"), "{error}");
     }
 
     #[test]

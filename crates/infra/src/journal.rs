@@ -148,7 +148,7 @@ pub struct JournalCluster {
 
 impl JournalCluster {
     /// Whether both are the same cluster. Azure compares subscription ids without regard to case.
-    fn is_same(&self, other: &Self) -> bool {
+    fn is_same_cluster(&self, other: &Self) -> bool {
         let is_same_subscription = self.subscription.eq_ignore_ascii_case(&other.subscription);
         self.name == other.name && self.infra_id == other.infra_id && is_same_subscription
     }
@@ -303,7 +303,7 @@ async fn lost(lease: Option<&LeaseStatus>) -> JournalError {
 /// Fails if the journal is that of another cluster.
 fn check_cluster(content: &str, cluster: &JournalCluster) -> Result<(), JournalError> {
     match parse_cluster(content)? {
-        Some(found) if !found.is_same(cluster) => {
+        Some(found) if !found.is_same_cluster(cluster) => {
             let (found, wanted) = (found.to_string(), cluster.to_string());
             Err(JournalError::OtherCluster { found, wanted })
         }

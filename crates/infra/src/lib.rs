@@ -39,6 +39,7 @@ mod issuer_documents;
 mod journal;
 mod keyvault_graph;
 mod kms_graph;
+mod listed_role_assignments;
 mod live_state;
 mod management_locks;
 pub mod manifests;
@@ -120,6 +121,7 @@ pub use journal::{
 };
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use kms_graph::{KmsParameters, kms_resources};
+pub use listed_role_assignments::UnreadableRoleAssignment;
 pub use live_state::{LiveResource, LiveState, ReadError};
 pub use management_locks::{LockedResource, find_locked_deletions};
 pub use name_availability::check_names;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::journal::{CreationEvidence, CreationMark, RecordedResource, WritePhase};
+use crate::listed_role_assignments::{UnreadableRoleAssignment, assignments_within};
 use crate::ownership_evidence::OwnershipEvidence;
 use crate::resource::{Ownership, ResourceStack};
 
@@ -51,9 +52,9 @@ pub enum OrphanSearchError {
         "Microsoft Graph does not show the signed-in identity `{0}`, so a missing principal proves nothing"
     )]
     Blind(Uuid),
-    /// A role assignment cannot be read, so nothing shows whether its principal exists. The id is Azure's text.
-    #[error("the role assignment `{0}` cannot be read")]
-    Unreadable(String),
+    /// A role assignment cannot be read, so nothing shows whether its principal exists.
+    #[error(transparent)]
+    Unreadable(#[from] UnreadableRoleAssignment),
 }
 
 const GRANT_DIRECTORY_READ: &str =
@@ -65,9 +66,7 @@ impl ErrorHint for OrphanSearchError {
             Self::List(source) => return source.hint(),
             Self::Graph(source) => return source.permission_hint(GRANT_DIRECTORY_READ),
             Self::Blind(_) => GRANT_DIRECTORY_READ,
-            Self::Unreadable(_) => {
-                "look at it with `az role assignment list --all`, and delete it if nothing needs it"
-            }
+            Self::Unreadable(source) => return source.hint(),
         }))
     }
 }
@@ -90,10 +89,9 @@ pub async fn find_orphaned_assignments(
     let path = format!("{scope}/providers/{}", RoleAssignmentBody::RESOURCE_TYPE);
     let listed = arm.list(&path, RoleAssignmentBody::API_VERSION, &[]).await;
     let listed = listed.map_err(|error| OrphanSearchError::List(Box::new(error)))?;
-    let assignments: Vec<AssignedRole> =
-        listed.into_iter().map(read_assignment).collect::<Result<_, _>>()?;
-    let principals: BTreeSet<_> =
-        assignments.iter().map(|it| it.properties.principal_id).chain([caller]).collect();
+    let assignments = assignments_within(scope, listed)?;
+    let principals = assignments.iter().map(|(_, it)| it.properties.principal_id);
+    let principals: BTreeSet<_> = principals.chain([caller]).collect();
     let principals: Vec<_> = principals.into_iter().collect();
     let found = graph.directory_objects(&principals, &[]).await;
     let found = found.map_err(|error| OrphanSearchError::Graph(Box::new(error)))?;
@@ -102,42 +100,31 @@ pub async fn find_orphaned_assignments(
         return Err(OrphanSearchError::Blind(caller));
     }
     let newest = now.checked_sub(min_age).unwrap_or(Timestamp::MIN);
-    orphans(assignments, &known, scope, newest)
+    Ok(orphans(assignments, &known, newest))
 }
 
-fn read_assignment(body: Value) -> Result<AssignedRole, OrphanSearchError> {
-    let id = body["id"].as_str().unwrap_or_default().to_owned();
-    serde_json::from_value(body).map_err(|_shape| OrphanSearchError::Unreadable(id))
-}
-
-/// The assignments at or below `scope` that are not younger than `newest`, and whose principals are not `known`.
+/// The assignments that are not younger than `newest`, and whose principals are not `known`.
 fn orphans(
-    assignments: Vec<AssignedRole>,
+    assignments: Vec<(ArmResourceId, AssignedRole)>,
     known: &BTreeSet<Uuid>,
-    scope: &ArmResourceId,
     newest: Timestamp,
-) -> Result<Vec<OrphanedAssignment>, OrphanSearchError> {
-    let candidates = assignments
+) -> Vec<OrphanedAssignment> {
+    let mut orphans: Vec<_> = assignments
         .into_iter()
-        .filter(|it| !known.contains(&it.properties.principal_id))
-        .filter(|it| it.properties.created_on.is_some_and(|created| created <= newest))
-        .filter(|it| it.properties.principal_type.as_deref() != Some("ForeignGroup"));
-    let mut orphans = Vec::new();
-    for assignment in candidates {
-        let id = assignment.id_within(scope);
-        let AssignedRole { id: text, properties, .. } = assignment;
-        // The list also contains assignments that the scope inherits.
-        let Some(id) = id.map_err(|_syntax| OrphanSearchError::Unreadable(text))? else { continue };
-        orphans.push(OrphanedAssignment {
+        .map(|(id, assignment)| (id, assignment.properties))
+        .filter(|(_, it)| !known.contains(&it.principal_id))
+        .filter(|(_, it)| it.created_on.is_some_and(|created| created <= newest))
+        .filter(|(_, it)| it.principal_type.as_deref() != Some("ForeignGroup"))
+        .map(|(id, properties)| OrphanedAssignment {
             found: found_record(&id, properties.created_on),
             id,
             principal: properties.principal_id,
             role: properties.role_definition_id,
             scope: properties.scope,
-        });
-    }
+        })
+        .collect();
     orphans.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
-    Ok(orphans)
+    orphans
 }
 
 fn found_record(id: &ArmResourceId, created: Option<Timestamp>) -> RecordedResource {
@@ -178,9 +165,15 @@ mod tests {
 
     use super::*;
 
-    fn assignment(scope: &str, principal: u128, created: &str, kind: &str) -> AssignedRole {
-        serde_json::from_value(json!({
-            "name": "a", "id": format!("{scope}/providers/Microsoft.Authorization/roleAssignments/a{principal}"),
+    fn assignment(
+        scope: &str,
+        principal: u128,
+        created: &str,
+        kind: &str,
+    ) -> (ArmResourceId, AssignedRole) {
+        let id = format!("{scope}/providers/Microsoft.Authorization/roleAssignments/a{principal}");
+        let assignment = serde_json::from_value(json!({
+            "name": "a", "id": id,
             "properties": {
                 "principalId": Uuid::from_u128(principal),
                 "principalType": kind,
@@ -188,12 +181,12 @@ mod tests {
                 "scope": scope,
                 "createdOn": created,
             },
-        }))
-        .unwrap()
+        }));
+        (id.parse().unwrap(), assignment.unwrap())
     }
 
     #[test]
-    fn only_old_assignments_of_missing_principals_in_the_subscription_are_orphans() {
+    fn only_old_assignments_of_missing_principals_are_orphans() {
         let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
         let scope = "/subscriptions/s";
         let all = vec![
@@ -201,28 +194,12 @@ mod tests {
             assignment(scope, 2, old, "ServicePrincipal"),
             assignment(scope, 3, new, "ServicePrincipal"),
             assignment(scope, 4, old, "ForeignGroup"),
-            assignment("/providers/Microsoft.Management/managementGroups/m", 5, old, "User"),
             assignment("/subscriptions/s/resourceGroups/g", 6, old, "User"),
         ];
         let known = BTreeSet::from([Uuid::from_u128(1)]);
         let newest = old.parse().unwrap();
-        let found = orphans(all, &known, &scope.parse().unwrap(), newest).unwrap();
+        let found = orphans(all, &known, newest);
         let found: Vec<_> = found.iter().map(|it| it.principal.as_u128()).collect();
         assert_eq!(found, [2, 6]);
-    }
-
-    #[test]
-    fn search_names_an_assignment_that_it_cannot_read() {
-        let (old, scope) = ("2026-01-01T00:00:00Z", "/subscriptions/s");
-        let mut odd = assignment(scope, 2, old, "ServicePrincipal");
-        odd.id = format!("{scope}/providers/Microsoft.Authorization/roleAssignments/on-call #1");
-        let id = odd.id.clone();
-        let newest = old.parse().unwrap();
-        let error = orphans(vec![odd], &BTreeSet::new(), &scope.parse().unwrap(), newest);
-        assert!(matches!(error, Err(OrphanSearchError::Unreadable(text)) if text == id));
-
-        let error = read_assignment(json!({ "id": id, "properties": {} })).unwrap_err();
-        assert_eq!(error.to_string(), format!("the role assignment `{id}` cannot be read"));
-        assert!(error.hint().is_some());
     }
 }

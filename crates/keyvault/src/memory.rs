@@ -30,7 +30,7 @@ pub trait ReadMemory: fmt::Debug + Send + Sync {
 
     /// Keeps all reservations of the volume until the returned value is dropped, for work on another thread, which
     /// continues if its caller is cancelled.
-    fn hold(&self) -> Box<dyn Send>;
+    fn hold_reservations(&self) -> Box<dyn Send>;
 
     /// The maximum number of bytes that could be reserved if all other volumes released theirs.
     fn max_read_reservation(&self) -> u64;
@@ -98,7 +98,7 @@ impl ReadMemory for UnlimitedMemory {
 
     fn finish_read(&self, _: u64, _: u64) {}
 
-    fn hold(&self) -> Box<dyn Send> {
+    fn hold_reservations(&self) -> Box<dyn Send> {
         Box::new(())
     }
 

@@ -265,10 +265,10 @@ impl NodeVaults {
                 })?;
             }
             let retained = if room > 0 && fetched.object.is_certificate_secret() {
-                let (object, held) = (fetched.clone(), memory.hold());
+                let (object, held) = (fetched.clone(), memory.hold_reservations());
                 let (returned, retained) = run_blocking(move || {
+                    let _held = held;
                     let retained = decoder.decode_object(&object);
-                    drop(held);
                     (decoder, retained)
                 })
                 .await;

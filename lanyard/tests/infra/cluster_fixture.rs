@@ -192,7 +192,7 @@ impl ClusterFixture {
         tokio::fs::write(&path, &content[..start]).await.unwrap();
     }
 
-    /// Changes the bodies of earlier resources in the journal of the directory, as a person who may write to it could.
+    /// Changes the bodies of earlier resources in the journal of the directory, as a user with write access could.
     pub(crate) async fn forge_earlier_bodies(&self, change: impl Fn(&mut Value)) {
         let path = self.directory.path().join("journal.jsonl");
         let content = tokio::fs::read_to_string(&path).await.unwrap();

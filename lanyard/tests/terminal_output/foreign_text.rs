@@ -79,6 +79,8 @@ fn error_of_a_command_cannot_command_a_pipeline_or_a_terminal() {
 fn log_cannot_command_a_pipeline_or_a_terminal() {
     use std::io::{BufRead as _, BufReader};
     use std::process::Stdio;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     let workspace = InfraWorkspace::start();
     let directory = workspace.files().join("##vso[x]\u{202e}y");
@@ -91,9 +93,23 @@ fn log_cannot_command_a_pipeline_or_a_terminal() {
     node.args(["--kubelet-dir", &at("kubelet"), "--classes", &at("classes.yaml")]);
     node.args(["--provider-socket", &at("azure.sock")]);
     let mut node = node.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(node.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let line = lines.find(|line| line.contains("csi.sock"));
+    let lines = BufReader::new(node.stderr.take().unwrap()).lines();
+    let (sender, receiver) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        // A send fails when the test has its line.
+        lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
+    });
+    let mut logged = Vec::new();
+    while let Ok(line) = receiver.recv_timeout(Duration::from_mins(1)) {
+        logged.push(line);
+        if logged.iter().any(|line| line.contains("csi.sock")) {
+            break;
+        }
+    }
+    drop(receiver);
     node.kill().unwrap();
     node.wait().unwrap();
-    assert_harmless(&line.unwrap(), r"# #vso[x]\u{202e}y/csi.sock");
+    reader.join().unwrap();
+    let line = logged.iter().find(|line| line.contains("csi.sock"));
+    assert_harmless(line.unwrap_or_else(|| panic!("{logged:?}")), r"# #vso[x]\u{202e}y/csi.sock");
 }

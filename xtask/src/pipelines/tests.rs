@@ -17,17 +17,17 @@ const TEMPORARY_DIRECTORIES: [&str; 3] =
 /// What is wrong with a workflow of GitHub Actions.
 fn github_violations(text: &str) -> Vec<String> {
     violations(text, |workflow, found| {
-        let permissions = &workflow["permissions"];
-        if permissions["id-token"] == "write" || permissions == "write-all" {
-            found.push("the permissions of the workflow contain `id-token: write`".to_owned());
+        if workflow["permissions"] != serde_json::json!({}) {
+            found.push("the permissions of the workflow are not `{}`".to_owned());
         }
         for action in texts_of_key(workflow, "uses") {
             if !is_pinned(action) {
                 found.push(format!("`{action}` is not pinned to a commit"));
             }
         }
-        steps_with_lanyard(workflow, found, |_, script, start| {
-            script[..start].contains("::stop-commands::")
+        lanyard_commands(workflow, found, |_, before| {
+            let stopped = before.rsplit_once("::stop-commands::").map(|(_, after)| after);
+            stopped.is_some_and(|after| !after.contains("::$stop::"))
         });
     })
 }
@@ -35,8 +35,9 @@ fn github_violations(text: &str) -> Vec<String> {
 /// What is wrong with a pipeline of Azure Pipelines.
 fn azure_violations(text: &str) -> Vec<String> {
     violations(text, |pipeline, found| {
-        steps_with_lanyard(pipeline, found, |step, _, _| {
-            step["target"]["commands"] == "restricted"
+        lanyard_commands(pipeline, found, |step, _| {
+            let target = &step["target"];
+            target["commands"] == "restricted" && target["settableVariables"] == "none"
         });
     })
 }
@@ -68,21 +69,25 @@ fn is_pinned(action: &str) -> bool {
     })
 }
 
-/// Adds the steps that run lanyard and are not `restricted`, which gets the step, its script and the position of
-/// the first command.
-fn steps_with_lanyard(
+/// Adds the commands of lanyard that are not `restricted`, which gets the step and the script before the command.
+fn lanyard_commands(
     document: &Value,
     found: &mut Vec<String>,
-    restricted: impl Fn(&Value, &str, usize) -> bool,
+    restricted: impl Fn(&Value, &str) -> bool,
 ) {
     let mut count = 0;
     for step in values_of_key(document, "steps").into_iter().filter_map(Value::as_array).flatten() {
         for script in texts(step) {
-            let Some(start) = lanyard_command(script) else { continue };
-            count += 1;
-            if !restricted(step, script, start) {
-                let command = script[start..].lines().next().unwrap_or_default();
-                found.push(format!("the output of `{command}` can contain commands"));
+            let mut start = 0;
+            for line in script.split_inclusive('\n') {
+                if runs_lanyard(line) {
+                    count += 1;
+                    if !restricted(step, &script[..start]) {
+                        let command = line.trim();
+                        found.push(format!("the output of `{command}` can contain commands"));
+                    }
+                }
+                start += line.len();
             }
         }
     }
@@ -91,17 +96,10 @@ fn steps_with_lanyard(
     }
 }
 
-/// The position of the first line that runs lanyard.
-fn lanyard_command(script: &str) -> Option<usize> {
-    let mut start = 0;
-    for line in script.split_inclusive('\n') {
-        let word = line.split_whitespace().next().unwrap_or_default().trim_matches('"');
-        if word == "lanyard" || word.ends_with("/lanyard") {
-            return Some(start);
-        }
-        start += line.len();
-    }
-    None
+fn runs_lanyard(line: &str) -> bool {
+    let words = line.split_whitespace().filter(|word| !["if", "!"].contains(word));
+    let command = words.map(|word| word.trim_matches('"')).next().unwrap_or_default();
+    command == "lanyard" || command.ends_with("/lanyard") || command.ends_with("$(lanyard")
 }
 
 /// The texts in a value.
@@ -190,6 +188,11 @@ fn each_violation_of_a_workflow_is_found() {
         ),
         ("::stop-commands::$stop", "stop", "the output of `lanyard plan azure"),
         ("::stop-commands::$(", "$(", "the output of `lanyard apply azure"),
+        (
+            "if [ \"$status\"",
+            "echo \"::$stop::\"; if [ \"$status\"",
+            "the output of `lanyard plan azure",
+        ),
     ] {
         assert!(GITHUB.contains(part), "{part}");
         let found = github_violations(&GITHUB.replace(part, replacement));
@@ -202,6 +205,7 @@ fn each_violation_of_a_workflow_is_found() {
 fn each_violation_of_a_pipeline_is_found() {
     for (part, replacement, expected) in [
         ("commands: restricted", "commands: any", "the output of `"),
+        ("settableVariables: none", "settableVariables: [a]", "the output of `"),
         (
             "TOKEN_FILE=\"$(Agent.TempDirectory)/",
             "TOKEN_FILE=\"$(Build.SourcesDirectory)/",

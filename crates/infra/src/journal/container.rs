@@ -131,7 +131,7 @@ impl ErrorHint for JournalContainerError {
                 "stop all other commands, and rewrite the blob: `az storage blob download`, then `az storage blob upload --type append --overwrite` with the same file"
             }
             Self::TooLarge { .. } => {
-                "move the blob away, and run `lanyard import azure`; if it is not a journal, choose another prefix with --state"
+                "keep a copy of the blob, move it away, and run `lanyard import azure`; if it is not a journal, choose another prefix with --state"
             }
             Self::LeaseLost { .. } => {
                 "run the command again; it continues as soon as no other command holds the lease"

@@ -83,7 +83,9 @@ impl ErrorHint for JournalDirectoryError {
             Self::Damaged { .. } => {
                 "restore the file from a backup, or move it away and run `lanyard import azure`"
             }
-            Self::TooLarge { .. } => "move the file away, and run `lanyard import azure`",
+            Self::TooLarge { .. } => {
+                "keep a copy of the file, move it away, and run `lanyard import azure`"
+            }
             Self::NotPrivate { path, problem } => {
                 let path = path.display();
                 return Some(Cow::Owned(if *problem == OTHER_OWNER {
@@ -214,14 +216,14 @@ const fn privacy_problem(user: u32, owner: u32, mode: u32) -> Option<&'static st
 
 /// Reads the file from its position, if it has at most [`MAX_JOURNAL_BYTES`] bytes.
 fn read_content(file: &mut File, path: &Path) -> Result<String, JournalDirectoryError> {
-    let length = file.metadata().map_err(|source| read_error(path, source))?.len();
-    if usize::try_from(length).is_ok_and(|length| length <= MAX_JOURNAL_BYTES) {
-        let mut content = String::new();
-        file.read_to_string(&mut content).map_err(|source| read_error(path, source))?;
-        Ok(content)
-    } else {
-        Err(JournalDirectoryError::TooLarge { path: path.to_owned() })
+    let mut content = Vec::new();
+    let mut limited = file.take(u64::try_from(MAX_JOURNAL_BYTES + 1).unwrap_or(u64::MAX));
+    limited.read_to_end(&mut content).map_err(|source| read_error(path, source))?;
+    if content.len() > MAX_JOURNAL_BYTES {
+        return Err(JournalDirectoryError::TooLarge { path: path.to_owned() });
     }
+    String::from_utf8(content)
+        .map_err(|_text| JournalDirectoryError::Damaged { path: path.to_owned() })
 }
 
 fn read_error(path: &Path, source: io::Error) -> JournalDirectoryError {

@@ -283,7 +283,7 @@ async fn journal_that_others_can_write_to_or_that_is_damaged_is_rejected() {
 }
 
 #[tokio::test]
-async fn journal_that_is_longer_than_any_run_writes_is_rejected() {
+async fn journal_above_the_size_limit_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
     drop(open_directory(path.clone(), &cluster()).await.unwrap());
@@ -297,6 +297,18 @@ async fn journal_that_is_longer_than_any_run_writes_is_rejected() {
     }
     assert!(opened.hint().unwrap().contains("lanyard import azure"));
     assert_eq!(file.metadata().unwrap().len(), 50_000_001);
+}
+
+#[tokio::test]
+async fn spelling_of_the_subscription_does_not_make_another_cluster() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_owned();
+    let of =
+        |subscription: &str| JournalCluster { subscription: subscription.to_owned(), ..cluster() };
+    drop(open_directory(path.clone(), &of("5abc")).await.unwrap());
+    drop(open_directory(path.clone(), &of("5ABC")).await.unwrap());
+    let error = open_directory(path, &of("6abc")).await.map(drop).unwrap_err();
+    assert!(matches!(error, JournalError::OtherCluster { .. }), "{error:?}");
 }
 
 #[tokio::test]

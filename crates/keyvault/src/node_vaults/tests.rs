@@ -213,7 +213,7 @@ impl ReadMemory for HoldRecorder {
 
     fn finish_read(&self, _: u64, _: u64) {}
 
-    fn hold(&self) -> Box<dyn Send> {
+    fn hold_reservations(&self) -> Box<dyn Send> {
         Box::new(RecordedHold(Arc::clone(&self.0)))
     }
 

@@ -111,7 +111,7 @@ impl ReadMemory for FetchMemory {
         self.0.memory.update(|state| state.end_read(self.0.id, bytes, retained));
     }
 
-    fn hold(&self) -> Box<dyn Send> {
+    fn hold_reservations(&self) -> Box<dyn Send> {
         Box::new(self.clone())
     }
 

@@ -60,7 +60,7 @@ async fn held_reservations_outlive_their_cancelled_fetch() {
     let memory = MemoryAccount::new(128 * KIB);
     let fetch = memory.fetch_memory(Urgency::Mount, WAIT_TIMEOUT, &clock());
     fetch.reserve_read_memory(64 * KIB).await.unwrap();
-    let held = fetch.hold();
+    let held = fetch.hold_reservations();
     drop(fetch);
     assert_eq!(memory.used(), 64 * KIB);
     drop(held);

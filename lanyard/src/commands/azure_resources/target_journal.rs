@@ -78,7 +78,7 @@ impl StateArgs {
     ) -> Result<JournalLocation, CommandError> {
         let location = match &self.state {
             Some(location) => location.clone(),
-            None => subscription_base(environment, subscription)?.join(&[name]),
+            None => default_base(environment)?.join(&[subscription.as_str(), name]),
         };
         check_host(&location, endpoints)?;
         Ok(location)
@@ -128,7 +128,9 @@ impl JournalContext<'_> {
 }
 
 /// The location below which each journal has its own directory or prefix.
-fn default_base(environment: &ProcessEnvironment) -> Result<JournalLocation, CommandError> {
+pub(in crate::commands) fn default_base(
+    environment: &ProcessEnvironment,
+) -> Result<JournalLocation, CommandError> {
     if let Some(text) = &environment.journals {
         return text.parse().map_err(|error: lanyard_infra::ParseJournalUrlError| {
             CommandError::invalid_input("LANYARD_STATE").with_cause(&error)
@@ -139,16 +141,6 @@ fn default_base(environment: &ProcessEnvironment) -> Result<JournalLocation, Com
         None => Err(CommandError::invalid_input("neither XDG_STATE_HOME nor HOME is set")
             .with_hint("name the directory of the journal with --state")),
     }
-}
-
-/// The location below which each journal of the subscription has its own directory or prefix. Azure compares
-/// subscription ids without regard to case, so all spellings share it.
-pub(in crate::commands) fn subscription_base(
-    environment: &ProcessEnvironment,
-    subscription: &SubscriptionId,
-) -> Result<JournalLocation, CommandError> {
-    let subscription = subscription.as_str().to_ascii_lowercase();
-    Ok(default_base(environment)?.join(&[&subscription]))
 }
 
 /// This process, for the users of commands that wait for it.

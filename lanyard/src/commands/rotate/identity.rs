@@ -15,7 +15,8 @@ Examples:
 ///
 /// Creates a certificate in the vault, adds it to the application, requests a token with it, and writes the secret
 /// that the component reads. After the overlap, the application no longer accepts the earlier certificate. The
-/// overlap must be longer than 2.1 poll intervals of the SecretProviderClass, which is 2 minutes by default.
+/// overlap must be longer than 2.1 poll intervals of each volume with the secret. The interval is 2 minutes by default,
+/// so the overlap must exceed 4.2 minutes.
 ///
 /// An interrupted rotation leaves a working credential. The next rotation or refresh continues it.
 ///

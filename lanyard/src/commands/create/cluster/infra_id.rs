@@ -5,9 +5,7 @@ use std::path::Path;
 use lanyard_infra::{ClusterName, JournalCluster, JournalLocation};
 use lanyard_vocabulary::InfraId;
 
-use crate::commands::azure_resources::target_journal::{
-    JournalContext, StateArgs, subscription_base,
-};
+use crate::commands::azure_resources::target_journal::{JournalContext, StateArgs, default_base};
 use crate::exit::CommandError;
 
 const MISSING: &str = "--infra-id is missing";
@@ -42,7 +40,8 @@ fn recorded_cluster(
 ) -> Result<Option<InfraId>, CommandError> {
     match recorded {
         Some(it)
-            if it.name != *name || it.subscription != context.account.subscription.as_str() =>
+            if it.name != *name
+                || !it.subscription.eq_ignore_ascii_case(context.account.subscription.as_str()) =>
         {
             Err(CommandError::invalid_input(format!(
                 "--state: the journal belongs to the cluster `{it}`"
@@ -58,12 +57,12 @@ async fn find_infra_id(
     name: &ClusterName,
     context: JournalContext<'_>,
 ) -> Result<Option<InfraId>, CommandError> {
-    let base = subscription_base(context.environment, &context.account.subscription)?;
-    let JournalLocation::Directory(journals) = base else {
+    let JournalLocation::Directory(base) = default_base(context.environment)? else {
         let reason = "journals in a container are not searched for an interrupted creation";
         return Err(CommandError::invalid_input(format!("{MISSING}: {reason}"))
             .with_hint("give an infrastructure id, such as the name with five random characters"));
     };
+    let journals = base.join(context.account.subscription.as_str());
     Ok(recorded_infra_id(name, context, &journals).await)
 }
 

@@ -80,10 +80,9 @@ impl CredentialFile {
 /// Reads as many bytes as a component accepts in its credential file. More bytes are an error.
 fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
     let limit = CredentialFileOptions::default().size_limit;
-    let mut limited = source.take(limit);
     let mut content = Vec::new();
-    limited.read_to_end(&mut content)?;
-    if limited.into_inner().read(&mut [0])? > 0 {
+    source.take(limit + 1).read_to_end(&mut content)?;
+    if u64::try_from(content.len()).is_ok_and(|length| length > limit) {
         let message = format!("it has more than {limit} bytes; a credential has some kilobytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
