@@ -27,9 +27,9 @@ const ACCESS_ROWS: &[Row] = &[
         &["ForbiddenByRbac"],
         Permanent,
         "No role of the identity permits the action.",
-        "assign `Key Vault Secrets User` to the identity at the secret or the vault, or another role with the action in \
-         the message (`Key Vault Certificate User` reads certificates and public keys, `Key Vault Crypto User` encrypts \
-         and decrypts, `Key Vault Administrator` changes and deletes); an assignment takes up to 10 minutes to work",
+        "assign `Key Vault Secrets User` to the identity at the secret or the vault (for another action in the message: \
+         `Key Vault Certificate User` reads certificates and public keys, `Key Vault Crypto User` encrypts and \
+         decrypts, `Key Vault Administrator` changes and deletes); an assignment takes up to 10 minutes to work",
     )
     .of_missing_permission(),
     Row::new(
