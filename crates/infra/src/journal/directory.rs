@@ -144,7 +144,7 @@ impl JournalDirectory {
         }
         // The directory entry of a new file must survive a crash, too.
         directory_file.sync_all().map_err(|source| io_error("syncing", &directory, source))?;
-        file.seek(SeekFrom::Start(0)).map_err(|source| read_error(&path, source))?;
+        file.seek(SeekFrom::Start(0)).map_err(|source| io_error("reading", &path, source))?;
         let mut content = read_content(&mut file, &path)?;
         let complete = content.rfind('\n').map_or(0, |end| end + 1);
         if complete < content.len() {
@@ -162,7 +162,7 @@ impl JournalDirectory {
         let path = directory.join(FILE_NAME);
         match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(read_error(&path, source)),
+            Err(source) => Err(io_error("reading", &path, source)),
             Ok(mut file) => {
                 check_private(directory)?;
                 check_private(&path)?;
@@ -218,19 +218,12 @@ const fn privacy_problem(user: u32, owner: u32, mode: u32) -> Option<&'static st
 fn read_content(file: &mut File, path: &Path) -> Result<String, JournalDirectoryError> {
     let mut content = Vec::new();
     let mut limited = file.take(u64::try_from(MAX_JOURNAL_BYTES + 1).unwrap_or(u64::MAX));
-    limited.read_to_end(&mut content).map_err(|source| read_error(path, source))?;
+    limited.read_to_end(&mut content).map_err(|source| io_error("reading", path, source))?;
     if content.len() > MAX_JOURNAL_BYTES {
         return Err(JournalDirectoryError::TooLarge { path: path.to_owned() });
     }
     String::from_utf8(content)
         .map_err(|_text| JournalDirectoryError::Damaged { path: path.to_owned() })
-}
-
-fn read_error(path: &Path, source: io::Error) -> JournalDirectoryError {
-    match source.kind() {
-        io::ErrorKind::InvalidData => JournalDirectoryError::Damaged { path: path.to_owned() },
-        _ => io_error("reading", path, source),
-    }
 }
 
 fn io_error(operation: &'static str, path: &Path, source: io::Error) -> JournalDirectoryError {
