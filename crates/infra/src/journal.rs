@@ -300,6 +300,10 @@ async fn lost(lease: Option<&LeaseStatus>) -> JournalError {
     }
 }
 
+/// The largest journal in bytes: 1,000 for each of the 50,000 blocks that Azure permits an append blob. The creation of a
+/// cluster writes about 150 entries, most of them with less than 500 bytes.
+const MAX_JOURNAL_BYTES: usize = 50_000_000;
+
 /// Fails if the journal is that of another cluster.
 fn check_cluster(content: &str, cluster: &JournalCluster) -> Result<(), JournalError> {
     match parse_cluster(content)? {

@@ -20,6 +20,7 @@ use lanyard_azure::error_codes::{BLOB, sdk_error_hint};
 use lanyard_clock::{ErrorHint, SharedClock};
 use uuid::Uuid;
 
+use super::MAX_JOURNAL_BYTES;
 use super::container_url::JournalContainerUrl;
 use super::lease::{BlobLease, LEASE_SECONDS, LeaseStatus};
 
@@ -105,9 +106,6 @@ pub enum JournalContainerError {
 
 /// The largest number of blocks of an append blob.
 const MAX_BLOCKS: usize = 50_000;
-/// The largest journal in bytes: [`MAX_BLOCKS`] entries of 1,000 bytes. The creation of a cluster writes about 150
-/// entries, most of them with less than 500 bytes.
-pub(super) const MAX_JOURNAL_BYTES: usize = 50_000_000;
 /// The number of blocks that a command needs at most.
 const BLOCKS_OF_A_COMMAND: usize = 1_000;
 /// The codes of Azure if another client holds the lease.

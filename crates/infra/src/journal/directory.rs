@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lanyard_clock::ErrorHint;
 
-use super::container::MAX_JOURNAL_BYTES;
+use super::MAX_JOURNAL_BYTES;
 
 const FILE_NAME: &str = "journal.jsonl";
 
