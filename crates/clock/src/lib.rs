@@ -4,7 +4,7 @@
 //! tests use the manual clock (feature `test-util`), which simulates hours in one process and makes tests
 //! exact.
 //!
-//! [`ErrorHint`] and [`ErrorCodeTable`] are in this crate because every crate with errors for users may use them,
+//! [`ErrorHint`], [`ErrorCodeTable`], [`RetryClass`] and [`Backoff`] are in this crate because every crate with errors for users may use them,
 //! also the published ones.
 //!
 //! ```
@@ -17,10 +17,12 @@
 
 #![warn(missing_docs)]
 
+mod backoff;
 mod error_codes;
 mod hint;
 #[cfg(feature = "test-util")]
 mod manual;
+mod retry_class;
 mod system;
 
 use std::fmt;
@@ -31,10 +33,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+pub use backoff::{Backoff, period_with_jitter};
 pub use error_codes::{ErrorCodeGroup, ErrorCodeRow, ErrorCodeTable, ErrorReply, RowCodes};
 pub use hint::ErrorHint;
 #[cfg(feature = "test-util")]
 pub use manual::ManualClock;
+pub use retry_class::RetryClass;
 pub use system::SystemClock;
 
 /// A clock that is shared between parts of a program.

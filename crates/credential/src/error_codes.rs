@@ -9,7 +9,7 @@ use lanyard_clock::ErrorCodeRow;
 pub use self::app_service::APP_SERVICE;
 pub use self::entra::ENTRA;
 pub use self::imds::IMDS;
-use crate::token::retry_class::RetryClass;
+use lanyard_clock::RetryClass;
 
 /// A row of a token service.
 type Row = ErrorCodeRow<RetryClass>;

@@ -83,6 +83,7 @@ pub use federated::{
     FederatedTokenSettingsError, InMemoryTokenCredential,
 };
 pub use health::{LastTokenError, ScopeHealth, TokenCounts, TokenHealth};
+pub use lanyard_clock::RetryClass;
 pub use managed_identity::endpoint::ManagedIdentityId;
 pub use managed_identity::error::ManagedIdentityError;
 pub use managed_identity::{
@@ -96,7 +97,6 @@ pub use reloading::{
 };
 pub use token::error::{TokenError, TokenResponseProblem};
 pub use token::request::TokenRequestContext;
-pub use token::retry_class::RetryClass;
 pub use token_proxy::{TokenProxy, TokenProxyError, TokenProxySettings};
 pub use transport::sender::{TokenTransport, TokenTransportOptions};
 pub use transport::{RequestLimits, RetrySettings};

@@ -8,6 +8,5 @@ pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod lifetime;
 pub(crate) mod request;
-pub(crate) mod retry_class;
 pub(crate) mod source;
 pub(crate) mod table;

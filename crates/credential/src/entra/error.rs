@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::error_body::{TokenErrorBody, parse_error_body};
 use crate::error_codes::ENTRA;
 use crate::reply::retry_after;
-use crate::token::retry_class::RetryClass;
 use crate::transport::redact::redact;
+use lanyard_clock::RetryClass;
 
 /// Entra ID's error response to a token request.
 ///

@@ -9,9 +9,9 @@ use super::error::{EntraError, TokenRequestInfo, display_url};
 use super::request::{ClientAuthentication, TokenRequestForm};
 use super::response::parse_token_response;
 use crate::token::error::TokenError;
-use crate::token::retry_class::RetryClass;
 use crate::token::source::IssuedToken;
 use crate::transport::sender::{TokenExchange, TokenTransport};
+use lanyard_clock::RetryClass;
 
 /// One exchange of a client's credential for a token.
 pub(crate) struct ClientCredentialsExchange<'a> {

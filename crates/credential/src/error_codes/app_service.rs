@@ -3,7 +3,7 @@
 use lanyard_clock::{ErrorCodeGroup, ErrorCodeTable};
 
 use super::{IDENTITY_NOT_FOUND, NO_MANAGED_IDENTITY_FOUND, Row, THROTTLED};
-use crate::token::retry_class::RetryClass::{self, Denied, Transient};
+use lanyard_clock::RetryClass::{self, Denied, Transient};
 
 /// The errors of the identity endpoint of App Service, Functions and Container Apps. Most have no code.
 pub static APP_SERVICE: ErrorCodeTable<RetryClass> = ErrorCodeTable {

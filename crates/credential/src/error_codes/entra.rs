@@ -3,7 +3,7 @@
 use lanyard_clock::{ErrorCodeGroup, ErrorCodeTable};
 
 use super::{Row, THROTTLED};
-use crate::token::retry_class::RetryClass::{self, Denied, Invalid, Transient};
+use lanyard_clock::RetryClass::{self, Denied, Invalid, Transient};
 
 /// The error codes of Entra ID's token endpoint: the AADSTS codes, and the words of OAuth 2.0 for replies without
 /// such a code.

@@ -3,7 +3,7 @@
 use lanyard_clock::{ErrorCodeGroup, ErrorCodeTable};
 
 use super::{IDENTITY_NOT_FOUND, Row, THROTTLED};
-use crate::token::retry_class::RetryClass::{self, Denied, Transient};
+use lanyard_clock::RetryClass::{self, Denied, Transient};
 
 /// The error codes of the token endpoint of the Azure Instance Metadata Service (IMDS).
 pub static IMDS: ErrorCodeTable<RetryClass> = ErrorCodeTable {

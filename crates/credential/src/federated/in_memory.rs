@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
     use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
-    use crate::token::retry_class::RetryClass;
+    use lanyard_clock::RetryClass;
 
     const VAULT: &str = "https://vault.azure.net/.default";
     /// The start time of the fixture's clock, in seconds.

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::scripted_service::{RecordedRequest, ScriptedReply, TokenServiceFixture};
-use crate::token::retry_class::RetryClass;
+use lanyard_clock::RetryClass;
 
 const VAULT: &str = "https://vault.azure.net/.default";
 

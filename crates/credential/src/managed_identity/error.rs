@@ -13,7 +13,7 @@ use crate::entra::error::{display_url, redacted_response};
 use crate::entra::error_body::{TokenErrorBody, parse_error_body};
 use crate::error_codes::{APP_SERVICE, ENTRA, IDENTITY_NOT_FOUND, IMDS, NO_MANAGED_IDENTITY_FOUND};
 use crate::reply::retry_after;
-use crate::token::retry_class::RetryClass;
+use lanyard_clock::RetryClass;
 
 /// The error response of a managed identity endpoint.
 #[derive(Clone)]

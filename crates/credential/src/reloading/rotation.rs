@@ -14,7 +14,6 @@ use super::source::CertificateSource;
 use crate::generation::CredentialGeneration;
 use crate::token::engine::TokenEngine;
 use crate::token::request::TokenKey;
-use crate::token::retry_class::RetryClass;
 
 /// Starts the task that handles rotations of the engine's file. It ends with the engine.
 pub(super) fn spawn_rotation_task(engine: &Arc<TokenEngine<CertificateSource>>) {
@@ -110,10 +109,7 @@ impl KeyRotationTask {
             error = cause,
             "testing the new key failed"
         );
-        match error.retry_class() {
-            RetryClass::Transient | RetryClass::Throttled { .. } => Some(key),
-            RetryClass::Invalid | RetryClass::Denied => None,
-        }
+        error.retry_class().is_temporary().then_some(key)
     }
 }
 

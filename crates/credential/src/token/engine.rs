@@ -21,13 +21,13 @@ use self::status::TokenEngineStatus;
 use super::error::TokenError;
 use super::lifetime::jitter;
 use super::request::{TokenKey, TokenRequestContext, TokenVariant, parse_scope};
-use super::retry_class::RetryClass;
 use super::source::{IssuedToken, TokenSource};
 use super::table::{CachedToken, TokenTable};
 use crate::health::{ScopeHealth, TokenHealth};
 use crate::metrics::MetricsHook;
 use crate::randomness::SharedRandomness;
 use crate::transport::sender::TokenTransport;
+use lanyard_clock::RetryClass;
 
 /// Supplies the tokens of one credential.
 ///

@@ -15,8 +15,8 @@ use lanyard_clock::ErrorHint;
 use crate::assertion::AssertionError;
 use crate::entra::error::EntraError;
 use crate::managed_identity::error::ManagedIdentityError;
-use crate::token::retry_class::RetryClass;
 use crate::token_proxy::TokenProxyError;
+use lanyard_clock::RetryClass;
 
 /// The reason why a token request failed.
 ///
