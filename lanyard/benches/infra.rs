@@ -16,11 +16,11 @@ mod virtual_time_azure;
 use std::io::Write as _;
 use std::time::Duration;
 
-use lanyard_clock::SharedClock;
-use lanyard_infra::{
-    JournalCluster, LiveState, NoProgress, OwnershipTags, Plan, ResourceGraph, RunContext,
-    RunOptions, apply, open_directory,
+use lanyard_changes::{
+    AzureAccess, AzureGraph, NoProgress, RunContext, RunOptions, apply, open_directory, read_live,
 };
+use lanyard_clock::SharedClock;
+use lanyard_infra::{plan_changes, stacks::can_contain};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -69,24 +69,21 @@ fn measurement(subject: &str, metric: &str, time: Duration) -> Value {
 }
 
 /// Creates a cluster in a new local Azure. Returns its graph and the duration.
-async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
+async fn create_cluster(options: RunOptions) -> (AzureGraph, Duration) {
     let azure = VirtualTimeAzure::start().await;
     let settings = json!({ "resourceManager": { "longRunning": operation_rules() } });
     azure.change("PATCH", "settings", &settings.to_string()).await;
-    let graph = ResourceGraph::new(cluster_resources(&azure.cluster.azure.subscription)).unwrap();
+    let graph = AzureGraph::new(cluster_resources(&azure.cluster.azure.subscription)).unwrap();
     let identifiers = cluster_identifiers();
-    let cluster = JournalCluster {
-        name: identifiers.name().clone(),
-        infra_id: identifiers.infra_id().clone(),
-        subscription: azure.cluster.azure.subscription.to_string(),
-    };
-    let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
+    let cluster = identifiers.journal_cluster(&azure.cluster.azure.subscription);
+    let tags = identifiers.ownership_tags();
     let directory = TempDir::new().unwrap();
-    let journal = open_directory(directory.path().to_owned(), &cluster).await.unwrap();
+    let journal = open_directory(directory.path().to_owned(), &cluster, can_contain).await.unwrap();
     let clock = azure.shared_clock();
     let arm = azure.owner_client(|inner| LatencyClient::wrap(inner, SharedClock::clone(&clock)));
+    let access = AzureAccess::new(arm);
     let context = RunContext {
-        arm: &arm,
+        access: &access,
         journal: &journal,
         tags: &tags,
         caller: &[],
@@ -95,8 +92,8 @@ async fn create_cluster(options: RunOptions) -> (ResourceGraph, Duration) {
         options,
     };
     let work = async {
-        let live = LiveState::read(&arm, &graph).await.unwrap();
-        let plan = Plan::new(&graph, &live, &journal.state(), &tags);
+        let live = read_live(&access, &graph).await.unwrap();
+        let plan = plan_changes(&graph, &live, &journal.state(), &tags);
         let began = clock.monotonic();
         let report = apply(context, &graph, &plan, live).await.unwrap();
         assert!(report.succeeded(), "{:?}", report.outcomes);

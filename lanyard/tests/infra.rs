@@ -15,7 +15,7 @@ mod request_cutter;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod virtual_time_azure;
 
-use lanyard_infra::{ResourceChange, ResourceOutcome};
+use lanyard_changes::{ResourceChange, ResourceOutcome};
 use serde_json::json;
 
 use crate::cluster_fixture::ClusterFixture;

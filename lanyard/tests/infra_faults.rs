@@ -18,7 +18,7 @@ mod virtual_time_azure;
 
 use std::time::Duration;
 
-use lanyard_infra::{ResourceKey, ResourceOutcome, RunReport};
+use lanyard_changes::{ResourceKey, ResourceOutcome, RunReport};
 use lanyard_vocabulary::format_error_chain;
 use serde_json::{Value, json};
 

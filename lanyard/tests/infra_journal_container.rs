@@ -25,8 +25,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use azure_core::Bytes;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
+use lanyard_changes::{JournalAccess, ResourceKey, ResourceOutcome, RunReport};
 use lanyard_clock::ErrorHint as _;
-use lanyard_infra::{JournalAccess, ResourceKey, ResourceOutcome, RunReport};
 use lanyard_vocabulary::format_error_chain;
 use serde_json::json;
 

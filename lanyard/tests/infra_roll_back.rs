@@ -14,8 +14,8 @@ mod request_cutter;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod virtual_time_azure;
 
+use lanyard_changes::{NothingToRollBack, ResourceError, ResourceKey, ResourceOutcome, WritePhase};
 use lanyard_clock::ErrorHint as _;
-use lanyard_infra::{NothingToRollBack, ResourceError, ResourceKey, ResourceOutcome, WritePhase};
 
 use crate::cluster_fixture::ClusterFixture;
 use crate::request_cutter::CutPosition;

@@ -59,7 +59,7 @@ enum CrateLayer {
 ///
 /// Product lines are the lines of the files of its library and programs, without tests.
 const LAYERS: &[(&str, CrateLayer, usize)] = &[
-    ("lanyard-clock", CrateLayer::Foundation, 600),
+    ("lanyard-clock", CrateLayer::Foundation, 650),
     ("lanyard-vocabulary", CrateLayer::Foundation, 1900),
     ("lanyard-credential", CrateLayer::Libraries, 12_300),
     ("lanyard-api", CrateLayer::Libraries, 4400),
@@ -84,9 +84,10 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-kms", CrateLayer::Services, 2500),
     ("lanyard-federation", CrateLayer::Services, 2300),
     ("lanyard-service-principals", CrateLayer::Services, 2000),
+    ("lanyard-changes", CrateLayer::Services, 7100),
     ("lanyard-provider", CrateLayer::Providers, 1500),
     ("lanyard-canary", CrateLayer::LongRunning, 2900),
-    ("lanyard-infra", CrateLayer::LongRunning, 14_000),
+    ("lanyard-infra", CrateLayer::LongRunning, 7950),
     ("lanyard-node", CrateLayer::LongRunning, 16_400),
     ("lanyard-operator", CrateLayer::LongRunning, 8200),
     ("lanyard-up", CrateLayer::Composition, 2300),
@@ -104,12 +105,8 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
 
 /// The number of files that import each other in cycles, for each crate with such files. The numbers may only
 /// become lower. A crate that is not in the table has none.
-const FILES_IN_CYCLES: &[(&str, usize)] = &[
-    ("lanyard-credential", 5),
-    ("lanyard-infra", 15),
-    ("lanyard-node", 9),
-    ("lanyard-operator", 19),
-];
+const FILES_IN_CYCLES: &[(&str, usize)] =
+    &[("lanyard-credential", 5), ("lanyard-node", 9), ("lanyard-operator", 19)];
 
 /// The local Azure shares only the vocabulary and the clock with the other crates, so that a misunderstanding
 /// of Azure does not affect both sides of a test. Only these crates may link it.

@@ -4,14 +4,14 @@ use lanyard_azure::{
     AgentPoolProfile, ArmBody as _, ClusterIdentityReference, ManagedClusterBody,
     ManagedIdentityBody, ResourceGroupBody, ResourceTags, RoleAssignmentBody,
 };
+use lanyard_changes::{
+    AzureEffect, AzureResource, PrincipalReference, ResourceKey, RoleAssignment, property_reference,
+};
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, SubscriptionId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::property_reference::property_reference;
-use crate::resource::{
-    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
-};
+use crate::stacks;
 
 /// The parameters of a management cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +68,7 @@ const ADD_ON_OBJECT_ID: &str =
 ///
 /// The identity of the control plane gets Managed Identity Operator on that of the kubelets before the cluster is
 /// created: AKS checks this when it accepts the cluster.
-pub fn aks_resources(parameters: &AksParameters) -> Vec<DesiredResource> {
+pub fn aks_resources(parameters: &AksParameters) -> Vec<AzureResource> {
     let key = |text: &str| ResourceKey::new(text);
     let persistent = ResourceGroupBody::id(&parameters.subscription, &parameters.persistent_group);
     let group = ResourceGroupBody::new(&*parameters.location, ResourceTags::new()).to_json();
@@ -79,28 +79,25 @@ pub fn aks_resources(parameters: &AksParameters) -> Vec<DesiredResource> {
         resource(
             PERSISTENT_GROUP,
             &persistent,
-            ResourceDefinition::Shared {
-                api_version: ResourceGroupBody::API_VERSION,
-                body: group.clone(),
-            },
+            AzureEffect::shared(ResourceGroupBody::API_VERSION, group.clone()),
             vec![],
         ),
         resource(
             "group",
             &parameters.group(),
-            ResourceDefinition::tagged(ResourceGroupBody::API_VERSION, group),
+            AzureEffect::tagged(ResourceGroupBody::API_VERSION, group),
             vec![],
         ),
         resource(
             "identity/control-plane",
             &control_plane,
-            ResourceDefinition::tagged(ManagedIdentityBody::API_VERSION, identity.clone()),
+            AzureEffect::tagged(ManagedIdentityBody::API_VERSION, identity.clone()),
             vec![key(PERSISTENT_GROUP)],
         ),
         resource(
             "identity/kubelet",
             &kubelet,
-            ResourceDefinition::tagged(ManagedIdentityBody::API_VERSION, identity),
+            AzureEffect::tagged(ManagedIdentityBody::API_VERSION, identity),
             vec![key(PERSISTENT_GROUP)],
         ),
         role(
@@ -140,7 +137,7 @@ fn cluster_definition(
     parameters: &AksParameters,
     control_plane: &ArmResourceId,
     kubelet: ArmResourceId,
-) -> ResourceDefinition {
+) -> AzureEffect {
     // Azure assigns the ids of the kubelets' identity when it is created.
     let placeholder = ClusterIdentityReference {
         resource_id: kubelet,
@@ -174,17 +171,17 @@ fn cluster_definition(
     if let Some(count) = scaled.and_then(|pool| pool.remove("count")) {
         initial["properties"]["agentPoolProfiles"] = json!([{ "name": POOL, "count": count }]);
     }
-    ResourceDefinition::tagged(ManagedClusterBody::API_VERSION, body).with_initial(initial)
+    AzureEffect::tagged(ManagedClusterBody::API_VERSION, body).with_initial(initial)
 }
 
 fn resource(
     key: &str,
     id: &ArmResourceId,
-    definition: ResourceDefinition,
+    effect: AzureEffect,
     depends_on: Vec<ResourceKey>,
-) -> DesiredResource {
-    let (key, stack, id) = (ResourceKey::new(key), ResourceStack::Aks, id.clone());
-    DesiredResource { key, stack, id, definition, depends_on }
+) -> AzureResource {
+    let (key, stack, id) = (ResourceKey::new(key), stacks::AKS, id.clone().into());
+    AzureResource { key, stack, id, effect, depends_on }
 }
 
 fn role(
@@ -194,22 +191,23 @@ fn role(
     scope: &ArmResourceId,
     principal: PrincipalReference,
     depends_on: Vec<ResourceKey>,
-) -> DesiredResource {
+) -> AzureResource {
     let text = format!("{}-{key}-{scope}", parameters.cluster_id()).to_ascii_lowercase();
     let name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, text.as_bytes());
-    let definition = ResourceDefinition::RoleAssignment {
+    let effect = AzureEffect::RoleAssignment(RoleAssignment {
         subscription: parameters.subscription.clone(),
         role,
         scope: scope.clone(),
         principal,
-    };
-    resource(key, &RoleAssignmentBody::id(scope, name), definition, depends_on)
+    });
+    resource(key, &RoleAssignmentBody::id(scope, name), effect, depends_on)
 }
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::AzureGraph;
+
     use super::*;
-    use crate::resource_graph::ResourceGraph;
 
     #[test]
     fn cluster_follows_the_role_on_the_kubelets_identity() {
@@ -227,7 +225,7 @@ mod tests {
                     .unwrap(),
             ),
         };
-        let graph = ResourceGraph::new(aks_resources(&parameters)).unwrap();
+        let graph = AzureGraph::new(aks_resources(&parameters)).unwrap();
         let position =
             |key: &str| graph.resources().iter().position(|it| it.key.as_str() == key).unwrap();
         assert!(position("role/kubelet-identity") < position(AKS_CLUSTER_KEY));

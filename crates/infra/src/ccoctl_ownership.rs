@@ -1,6 +1,7 @@
 //! How ccoctl marks what it created: a tag, and the description of custom roles, which have no tags.
 
 use lanyard_azure::ResourceTags;
+use lanyard_changes::ToolMark;
 use serde_json::Value;
 
 /// The value of the tag.
@@ -38,17 +39,15 @@ impl CcoctlOwner {
         format!("Custom role for OpenShift. Owned by: {}", self.0)
     }
 
+    /// How resources of this owner are marked.
+    pub fn mark(&self) -> ToolMark {
+        let (tag, value) = (self.tag_name(), CCOCTL_TAG_VALUE.to_owned());
+        ToolMark { tag, value, description: self.role_description() }
+    }
+
     /// Whether the body of a resource shows this owner.
     pub(crate) fn owns(&self, body: &Value) -> bool {
-        let tag_name = self.tag_name();
-        let mut tags = body.get("tags").and_then(Value::as_object).into_iter().flatten();
-        // Azure compares the names of tags without case.
-        let is_tagged = tags.any(|(name, value)| {
-            name.eq_ignore_ascii_case(&tag_name) && value.as_str() == Some(CCOCTL_TAG_VALUE)
-        });
-        is_tagged
-            || body.pointer("/properties/description").and_then(Value::as_str)
-                == Some(&self.role_description())
+        self.mark().is_on(body)
     }
 }
 

@@ -3,10 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use lanyard_azure::{
     ArmBody as _, ArmClient, AssignedRole, AzureCallError, ManagedIdentity, ManagedIdentityBody,
     ResourceGroupBody, RoleAssignmentBody, RoleDefinitionBody, StorageAccountBody,
+};
+use lanyard_changes::{
+    AzureEffect, AzureGraph, CreationEvidence, CreationMark, LiveResource, LiveState, Ownership,
+    OwnershipEvidence, OwnershipTags, RecordedResource, RecordedState, ResourceId, ResourceKey,
+    RoleAssignment, WritePhase,
 };
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
@@ -14,13 +18,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::ccoctl_ownership::{CCOCTL_TAG_VALUE, CcoctlOwner};
-use crate::journal::{CreationMark, JournalEntry, RecordedState};
 use crate::listed_role_assignments::{UnreadableRoleAssignment, assignments_within};
-use crate::live_state::{LiveResource, LiveState};
-use crate::ownership_evidence::OwnershipEvidence;
-use crate::ownership_tags::OwnershipTags;
-use crate::resource::{Ownership, ResourceDefinition, ResourceKey, ResourceStack};
-use crate::resource_graph::ResourceGraph;
+use crate::stacks;
 
 /// Selects what `ccoctl azure delete` removes.
 #[derive(Debug, Clone)]
@@ -287,33 +286,33 @@ impl FoundResources<'_> {
             },
             |(key, _)| key.clone(),
         );
-        self.record(&key, id, needs, created);
+        self.record(&key, &id.clone().into(), needs, created);
         key
     }
 
     fn record(
         &mut self,
         key: &ResourceKey,
-        id: &ArmResourceId,
+        id: &ResourceId,
         needs: &[ResourceKey],
         created: Option<CreationMark>,
     ) {
-        self.state.apply(&JournalEntry::Recorded {
-            at: Timestamp::UNIX_EPOCH,
-            key: key.clone(),
-            stack: ResourceStack::Ccoctl,
+        let record = RecordedResource {
+            stack: stacks::CCOCTL,
             id: id.clone(),
             // So the tag or the description is required again immediately before the deletion.
             ownership: Ownership::Created,
             depends_on: needs.to_vec(),
-            created,
-        });
+            phase: WritePhase::Complete,
+            creation: created.map_or(CreationEvidence::Unknown, CreationEvidence::Confirmed),
+        };
+        self.state.insert(key.clone(), record);
     }
 
     /// Adds what the journal recorded below the found resources, such as federated credentials, which are removed
     /// with them.
     fn add_recorded_below(&mut self) {
-        let found: Vec<(ResourceKey, ArmResourceId)> =
+        let found: Vec<(ResourceKey, ResourceId)> =
             self.state.resources().map(|(key, it)| (key.clone(), it.id.clone())).collect();
         for (key, record) in self.recorded.resources() {
             let parent = found.iter().find(|(_, id)| id.contains(&record.id) && *id != record.id);
@@ -336,34 +335,34 @@ impl FoundResources<'_> {
 pub async fn find_other_role_assignments(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-    graph: &ResourceGraph,
+    graph: &AzureGraph,
     live: &LiveState,
     tags: &OwnershipTags,
 ) -> Result<Vec<AssignedRole>, CcoctlRemovalError> {
     let listed = subscription_assignments(arm, subscription).await?;
-    let is_ours =
-        |found: &&LiveResource| OwnershipEvidence::new(None, tags).is_ours(&found.id, &found.body);
+    let is_ours = |found: &&LiveResource| OwnershipEvidence::new(None, tags).is_ours(found);
     let live_body = |key: &ResourceKey| live.get(key).filter(is_ours).map(|found| &found.body);
     let principals: Vec<&str> = graph
         .resources()
         .iter()
-        .filter_map(|resource| match &resource.definition {
-            ResourceDefinition::RoleAssignment { principal, .. } => principal.key(),
-            ResourceDefinition::Arm { .. } => Some(&resource.key),
+        .filter_map(|resource| match &resource.effect {
+            AzureEffect::RoleAssignment(RoleAssignment { principal, .. }) => principal.key(),
+            AzureEffect::Arm(_) => Some(&resource.key),
             _ => None,
         })
         .filter_map(|key| live_body(key)?.pointer("/properties/principalId")?.as_str())
         .collect();
-    let wanted: Vec<&ArmResourceId> = graph
+    let wanted: Vec<&ResourceId> = graph
         .resources()
         .iter()
-        .filter(|it| matches!(it.definition, ResourceDefinition::RoleAssignment { .. }))
+        .filter(|it| matches!(it.effect, AzureEffect::RoleAssignment(_)))
         .filter_map(|it| Some(&live.get(&it.key)?.id))
         .collect();
     let mut others = Vec::new();
     for (id, assignment) in listed {
         let principal = assignment.properties.principal_id.to_string();
-        if principals.iter().any(|it| it.eq_ignore_ascii_case(&principal)) && !wanted.contains(&&id)
+        if principals.iter().any(|it| it.eq_ignore_ascii_case(&principal))
+            && !wanted.iter().any(|it| **it == id)
         {
             others.push(assignment);
         }
@@ -389,15 +388,15 @@ mod tests {
             ("identity/ns/secret/sa", format!("{IDENTITY}/federatedIdentityCredentials/sa")),
             ("installation-group", "resourceGroups/installation".to_owned()),
         ] {
-            recorded.apply(&JournalEntry::Recorded {
-                at: Timestamp::UNIX_EPOCH,
-                key: ResourceKey::new(key),
-                stack: ResourceStack::Ccoctl,
-                id: id(&path),
+            let record = RecordedResource {
+                stack: stacks::CCOCTL,
+                id: id(&path).into(),
                 ownership: Ownership::Created,
                 depends_on: Vec::new(),
-                created: None,
-            });
+                phase: WritePhase::Complete,
+                creation: CreationEvidence::Unknown,
+            };
+            recorded.insert(ResourceKey::new(key), record);
         }
         let mut found = FoundResources { recorded: &recorded, state: RecordedState::default() };
         found.add(

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lanyard_vocabulary::InfraId;
+use lanyard_changes::{JournalCluster, OwnershipTags};
+use lanyard_vocabulary::{InfraId, SubscriptionId};
 use serde::{Deserialize, Serialize};
 
 /// The name of a hosted cluster: a DNS label, as Kubernetes requires (RFC 1123).
@@ -109,6 +110,20 @@ impl ClusterIdentifiers {
     /// The infrastructure id.
     pub const fn infra_id(&self) -> &InfraId {
         &self.infra_id
+    }
+
+    /// The tags on the resources that lanyard creates for the cluster.
+    pub fn ownership_tags(&self) -> OwnershipTags {
+        OwnershipTags::new(self.name.as_str(), self.infra_id.as_str())
+    }
+
+    /// The cluster, or the shared stack, of a journal.
+    pub fn journal_cluster(&self, subscription: &SubscriptionId) -> JournalCluster {
+        JournalCluster {
+            name: self.name.to_string(),
+            infra_id: self.infra_id.to_string(),
+            subscription: subscription.to_string(),
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use lanyard_changes::{AzureResource, Effect as _, EffectUsage};
+
 use crate::preflight::{GROUP_TYPE, join_actions};
-use crate::resource::{DesiredResource, ResourceDefinition};
 
 /// The action that lists the resources of a group. A command that deletes a group first lists them.
 const LIST_GROUP: &str = "Microsoft.Resources/subscriptions/resourceGroups/resources/read";
@@ -11,7 +12,7 @@ const LIST_GROUP: &str = "Microsoft.Resources/subscriptions/resourceGroups/resou
 /// The control plane actions that creating and destroying these resources needs, sorted.
 ///
 /// Resources that must exist already are only read.
-pub fn command_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
+pub fn command_actions(resources: &[AzureResource]) -> BTreeSet<String> {
     let mut actions = removal_actions(resources);
     actions.extend(read_actions(resources));
     for resource in resources {
@@ -25,7 +26,7 @@ pub fn command_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
 }
 
 /// The control plane actions that destroying these resources needs, sorted. Resources of the user stay.
-pub fn removal_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
+pub fn removal_actions(resources: &[AzureResource]) -> BTreeSet<String> {
     let mut actions = BTreeSet::new();
     for resource in resources.iter().filter(|resource| !is_existing(resource)) {
         let kind = type_of(resource);
@@ -38,26 +39,26 @@ pub fn removal_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
 }
 
 /// The control plane actions that reading these resources needs, sorted.
-pub fn read_actions(resources: &[DesiredResource]) -> BTreeSet<String> {
+pub fn read_actions(resources: &[AzureResource]) -> BTreeSet<String> {
     resources.iter().map(|resource| format!("{}/read", type_of(resource))).collect()
 }
 
-fn type_of(resource: &DesiredResource) -> String {
+fn type_of(resource: &AzureResource) -> String {
     resource.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned())
 }
 
 /// Whether the resource belongs to the user.
-fn is_existing(resource: &DesiredResource) -> bool {
-    matches!(resource.definition, ResourceDefinition::Existing { .. })
+fn is_existing(resource: &AzureResource) -> bool {
+    resource.effect.usage() == EffectUsage::Existing
 }
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::PrincipalReference;
     use lanyard_vocabulary::VaultName;
 
     use super::*;
     use crate::keyvault_graph::{KeyvaultParameters, keyvault_resources};
-    use crate::resource::PrincipalReference;
 
     #[test]
     fn vault_needs_actions_on_groups_vaults_and_roles() {

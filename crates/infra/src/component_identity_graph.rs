@@ -5,15 +5,17 @@ use lanyard_azure::{
     ArmBody as _, FederatedCredentialBody, ManagedIdentityBody, ResourceGroupBody, ResourceTags,
     RoleAssignmentBody, RoleDefinitionBody, RolePermission, role_definition_id,
 };
+use lanyard_changes::{
+    AzureEffect, AzureResource, FederatedCredential, PrincipalReference, ResourceKey,
+    RoleAssignment,
+};
 use lanyard_federation::{IdentitySpec, RoleScopeGroups};
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use uuid::Uuid;
 
 use crate::ccoctl_ownership::CcoctlOwner;
-use crate::resource::{
-    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
-};
 use crate::role_names::{RoleNameError, RoleNames};
+use crate::stacks;
 
 /// The parameters of the identities of `CredentialsRequest` objects.
 #[derive(Debug, Clone)]
@@ -53,7 +55,7 @@ pub const INSTALLATION_GROUP_KEY: &str = "installation-group";
 pub fn component_identity_resources(
     parameters: &ComponentIdentityParameters,
     roles: &RoleNames,
-) -> Result<Vec<DesiredResource>, Vec<RoleNameError>> {
+) -> Result<Vec<AzureResource>, Vec<RoleNameError>> {
     let mut resources = parameters.group_resources();
     let mut errors = Vec::new();
     for identity in &parameters.identities {
@@ -76,10 +78,10 @@ fn secret_path(identity: &IdentitySpec) -> String {
 fn resource(
     key: ResourceKey,
     id: ArmResourceId,
-    definition: ResourceDefinition,
+    effect: AzureEffect,
     depends_on: Vec<ResourceKey>,
-) -> DesiredResource {
-    DesiredResource { key, stack: ResourceStack::Ccoctl, id, definition, depends_on }
+) -> AzureResource {
+    AzureResource { key, stack: stacks::CCOCTL, id: id.into(), effect, depends_on }
 }
 
 impl ComponentIdentityParameters {
@@ -88,7 +90,7 @@ impl ComponentIdentityParameters {
     }
 
     /// Each group once: several flags may name one group.
-    fn group_resources(&self) -> Vec<DesiredResource> {
+    fn group_resources(&self) -> Vec<AzureResource> {
         let RoleScopeGroups { installation, dns_zone, network } = &self.groups;
         let created = [
             (IDENTITY_GROUP_KEY, self.identity_group()),
@@ -96,10 +98,9 @@ impl ComponentIdentityParameters {
         ];
         let body =
             ResourceGroupBody::new(&*self.location, self.owner.owned_tags(&self.tags)).to_json();
-        let shared =
-            ResourceDefinition::Shared { api_version: ResourceGroupBody::API_VERSION, body };
-        let existing = ResourceDefinition::Existing { api_version: ResourceGroupBody::API_VERSION };
-        let mut resources: Vec<DesiredResource> = created
+        let shared = AzureEffect::shared(ResourceGroupBody::API_VERSION, body);
+        let existing = AzureEffect::existing(ResourceGroupBody::API_VERSION);
+        let mut resources: Vec<AzureResource> = created
             .into_iter()
             .map(|(key, id)| resource(ResourceKey::new(key), id, shared.clone(), Vec::new()))
             .collect();
@@ -148,37 +149,34 @@ impl IdentityGraph<'_> {
         group.provider_resource(ManagedIdentityBody::RESOURCE_TYPE, &self.identity.name)
     }
 
-    fn identity_resource(&self) -> DesiredResource {
+    fn identity_resource(&self) -> AzureResource {
         let ComponentIdentityParameters { location, owner, tags, .. } = self.parameters;
         let body = ManagedIdentityBody::new(&**location, owner.owned_tags(tags)).to_json();
         resource(
             self.key.clone(),
             self.id(),
-            ResourceDefinition::tagged(ManagedIdentityBody::API_VERSION, body),
+            AzureEffect::tagged(ManagedIdentityBody::API_VERSION, body),
             vec![ResourceKey::new(IDENTITY_GROUP_KEY)],
         )
     }
 
-    fn credential_resources(&self) -> impl Iterator<Item = DesiredResource> {
+    fn credential_resources(&self) -> impl Iterator<Item = AzureResource> {
         self.identity.federated_credentials.iter().map(|credential| {
             resource(
                 ResourceKey::new(format!("{}/{}", self.key, credential.name)),
                 FederatedCredentialBody::id(&self.id(), &credential.name),
-                ResourceDefinition::FederatedCredential {
+                AzureEffect::FederatedCredential(FederatedCredential {
                     issuer: credential.issuer.to_string(),
                     subject: credential.subject.clone(),
                     audience: credential.audience.to_owned(),
-                },
+                }),
                 vec![self.key.clone()],
             )
         })
     }
 
     /// The custom role of the identity, and its assignments.
-    fn role_resources(
-        &self,
-        names: &RoleNames,
-    ) -> Result<Vec<DesiredResource>, Vec<RoleNameError>> {
+    fn role_resources(&self, names: &RoleNames) -> Result<Vec<AzureResource>, Vec<RoleNameError>> {
         let mut errors = Vec::new();
         let mut roles: Vec<IdentityRole> = Vec::new();
         for name in &self.identity.request.roles {
@@ -214,7 +212,7 @@ impl IdentityGraph<'_> {
     fn custom_role(
         &self,
         names: &RoleNames,
-    ) -> Result<Option<(RoleDefinitionId, DesiredResource)>, RoleNameError> {
+    ) -> Result<Option<(RoleDefinitionId, AzureResource)>, RoleNameError> {
         let IdentitySpec { name, request, .. } = self.identity;
         if request.permissions.is_empty() && request.data_permissions.is_empty() {
             return Ok(None);
@@ -234,13 +232,13 @@ impl IdentityGraph<'_> {
         let definition = resource(
             ResourceKey::new(format!("role-definition/{}", secret_path(self.identity))),
             role_definition_id(subscription, role),
-            ResourceDefinition::untagged(RoleDefinitionBody::API_VERSION, body.to_json()),
+            AzureEffect::untagged(RoleDefinitionBody::API_VERSION, body.to_json()),
             Vec::new(),
         );
         Ok(Some((role, definition)))
     }
 
-    fn assignment(&self, role: &IdentityRole, scope: &ArmResourceId) -> DesiredResource {
+    fn assignment(&self, role: &IdentityRole, scope: &ArmResourceId) -> AzureResource {
         let scope_key = self.parameters.scope_key(scope);
         let name = format!("{}-{}-{scope}", self.id(), role.role.0).to_ascii_lowercase();
         let name = Uuid::new_v5(&Uuid::NAMESPACE_DNS, name.as_bytes());
@@ -250,12 +248,12 @@ impl IdentityGraph<'_> {
         resource(
             ResourceKey::new(key),
             RoleAssignmentBody::id(scope, name),
-            ResourceDefinition::RoleAssignment {
+            AzureEffect::RoleAssignment(RoleAssignment {
                 subscription: self.parameters.subscription.clone(),
                 role: role.role,
                 scope: scope.clone(),
                 principal: PrincipalReference::identity(self.key.clone()),
-            },
+            }),
             depends_on,
         )
     }
@@ -264,13 +262,13 @@ impl IdentityGraph<'_> {
 #[cfg(test)]
 mod tests {
     use lanyard_azure::RoleDefinition;
+    use lanyard_changes::{ArmResource, AzureGraph};
     use lanyard_federation::{
         CredentialsRequestFile, IdentityPlanSettings, parse_credentials_requests, plan_identities,
     };
     use serde_json::json;
 
     use super::*;
-    use crate::resource_graph::ResourceGraph;
 
     const REQUESTS: &str = "
 kind: CredentialsRequest
@@ -333,7 +331,7 @@ spec:
     #[test]
     fn identities_have_credentials_roles_and_the_tags_of_ccoctl() {
         let resources = component_identity_resources(&parameters(), &roles(&BUILT_IN)).unwrap();
-        let graph = ResourceGraph::new(resources.clone()).unwrap();
+        let graph = AzureGraph::new(resources.clone()).unwrap();
         let mut keys: Vec<_> = graph.resources().iter().map(|it| it.key.as_str()).collect();
         keys.sort_unstable();
         let ingress = "openshift-ingress-operator/cloud-credentials";
@@ -359,7 +357,7 @@ spec:
         assert_eq!(keys, expected);
         let identity = resources.iter().find(|it| it.key.as_str().ends_with(ingress)).unwrap();
         assert_eq!(identity.id.name(), "dev-openshift-ingress-operator-cloud-credentials");
-        let ResourceDefinition::Arm { body, .. } = &identity.definition else { panic!() };
+        let AzureEffect::Arm(ArmResource { body, .. }) = &identity.effect else { panic!() };
         assert_eq!(body["tags"]["openshift.io_cloud-credential-operator_dev"], "owned");
         assert_eq!(body["tags"]["team"], "platform");
     }

@@ -1,8 +1,7 @@
 //! The approximate monthly cost of the resources that a plan creates, from an offline table.
 
+use lanyard_changes::{Plan, ResourceChange};
 use serde::Serialize;
-
-use crate::plan::{Plan, ResourceChange};
 
 /// The month of the prices in the table.
 pub const PRICES_OF: &str = "2026-11";
@@ -74,15 +73,16 @@ pub fn monthly_cost(plan: &Plan) -> Vec<ResourceCost> {
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::{Ownership, PlannedResource, ResourceKey};
+
     use super::*;
-    use crate::plan::PlannedResource;
-    use crate::resource::{Ownership, ResourceKey, ResourceStack};
+    use crate::stacks;
 
     #[test]
     fn only_new_resources_with_a_price_count() {
         let planned = |kind: &str, change| PlannedResource {
             key: ResourceKey::new(kind),
-            stack: ResourceStack::Infra,
+            stack: stacks::INFRA,
             id: format!("/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/{kind}/x")
                 .parse()
                 .unwrap(),

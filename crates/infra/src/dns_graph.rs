@@ -1,9 +1,10 @@
 //! The desired graph of a public DNS zone and its delegation from the parent zone.
 
 use lanyard_azure::{ArmBody as _, DnsZoneBody, NsRecordSetBody, ResourceGroupBody, ResourceTags};
+use lanyard_changes::{AzureEffect, AzureResource, ResourceKey};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
-use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, ResourceStack};
+use crate::stacks;
 
 /// The parameters of a public DNS zone.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,25 +48,24 @@ impl DnsParameters {
 }
 
 /// The resources of the stack `dns`. The delegation is a part of the graph when the name servers are known.
-pub fn dns_resources(parameters: &DnsParameters) -> Vec<DesiredResource> {
-    let stack = ResourceStack::Dns;
+pub fn dns_resources(parameters: &DnsParameters) -> Vec<AzureResource> {
     let key = |text: &str| ResourceKey::new(text);
     let mut resources = vec![
-        DesiredResource {
+        AzureResource {
             key: key(GROUP),
-            stack,
-            id: ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group),
-            definition: ResourceDefinition::Shared {
-                api_version: ResourceGroupBody::API_VERSION,
-                body: ResourceGroupBody::new(&*parameters.location, ResourceTags::new()).to_json(),
-            },
+            stack: stacks::DNS,
+            id: ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group).into(),
+            effect: AzureEffect::shared(
+                ResourceGroupBody::API_VERSION,
+                ResourceGroupBody::new(&*parameters.location, ResourceTags::new()).to_json(),
+            ),
             depends_on: Vec::new(),
         },
-        DesiredResource {
+        AzureResource {
             key: key(DNS_ZONE_KEY),
-            stack,
-            id: parameters.zone_id(),
-            definition: ResourceDefinition::tagged(
+            stack: stacks::DNS,
+            id: parameters.zone_id().into(),
+            effect: AzureEffect::tagged(
                 DnsZoneBody::API_VERSION,
                 DnsZoneBody::new(ResourceTags::new()).to_json(),
             ),
@@ -76,11 +76,11 @@ pub fn dns_resources(parameters: &DnsParameters) -> Vec<DesiredResource> {
         && !delegation.name_servers.is_empty()
     {
         let body = NsRecordSetBody::new(delegation.name_servers.iter().cloned(), DELEGATION_TTL);
-        resources.push(DesiredResource {
+        resources.push(AzureResource {
             key: key("delegation"),
-            stack,
-            id: NsRecordSetBody::id(&delegation.parent, &delegation.record),
-            definition: ResourceDefinition::untagged(NsRecordSetBody::API_VERSION, body.to_json()),
+            stack: stacks::DNS,
+            id: NsRecordSetBody::id(&delegation.parent, &delegation.record).into(),
+            effect: AzureEffect::untagged(NsRecordSetBody::API_VERSION, body.to_json()),
             depends_on: vec![key(DNS_ZONE_KEY)],
         });
     }

@@ -1,12 +1,10 @@
 //! Checks of a virtual network, subnet and network security group that the user brings.
 
+use lanyard_changes::{LiveState, PreflightFinding, ResourceKey};
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
 use crate::infra_graph::InfraParameters;
-use crate::live_state::LiveState;
-use crate::preflight_finding::PreflightFinding;
-use crate::resource::ResourceKey;
 use crate::sizing::check_size;
 
 const CHECK: &str = "existing network";
@@ -191,13 +189,12 @@ fn address_range(subnet: &Value) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use lanyard_azure::ResourceTags;
+    use lanyard_changes::{FindingSeverity, arm_resource};
     use serde_json::json;
 
     use super::*;
     use crate::cluster_identifiers::ClusterIdentifiers;
     use crate::infra_graph::{ExistingNetwork, LegacyNames};
-    use crate::live_state::LiveResource;
-    use crate::preflight_finding::FindingSeverity;
 
     const GROUP: &str = "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network";
 
@@ -259,7 +256,7 @@ mod tests {
                 InfraParameters { network: None, nat_subnet, ..parameters(&vnet, &subnet, None) };
             let mut live = LiveState::default();
             let body = json!({ "properties": properties });
-            live.set(ResourceKey::new("nat-subnet"), Some(LiveResource { id, body }));
+            live.set(ResourceKey::new("nat-subnet"), Some(arm_resource(id.into(), body)));
             check_live_network(&parameters, &live, None).len()
         };
         assert_eq!(check(json!({ "privateLinkServiceNetworkPolicies": "Disabled" })), 0);
@@ -285,7 +282,7 @@ mod tests {
                 ("subnet", json!({ "properties": properties })),
             ];
             for (key, body) in bodies {
-                let found = LiveResource { id: vnet.parse().unwrap(), body };
+                let found = arm_resource(vnet.parse().unwrap(), body);
                 live.set(ResourceKey::new(key), Some(found));
             }
             let findings = check_live_network(&parameters, &live, Some(60));

@@ -1,22 +1,9 @@
 //! Entry point for fuzzing the parser of journals; not part of the public interface.
 
-use crate::destroy::DestroyPlan;
-use crate::journal::{JournalCluster, parse_state};
-use crate::resource::ResourceStack;
-use crate::roll_back::RollBackPlan;
-use crate::stack_types::can_contain;
+use lanyard_changes::fuzzing::parse_state;
+use lanyard_changes::{AzureAccess, DestroyPlan, JournalCluster, RollBackPlan};
 
-const STACKS: [ResourceStack; 9] = [
-    ResourceStack::Infra,
-    ResourceStack::Iam,
-    ResourceStack::Keyvault,
-    ResourceStack::Aks,
-    ResourceStack::Dns,
-    ResourceStack::Oidc,
-    ResourceStack::Identities,
-    ResourceStack::Ccoctl,
-    ResourceStack::Kms,
-];
+use crate::stacks::{AKS, CCOCTL, DNS, IAM, IDENTITIES, INFRA, KEYVAULT, KMS, OIDC, can_contain};
 
 /// Parses the journal of the cluster `harbour` in the subscription `s`.
 ///
@@ -24,19 +11,20 @@ const STACKS: [ResourceStack; 9] = [
 ///
 /// If it lets a destroy command or a roll-back write a resource that its stack cannot contain.
 pub fn read_journal(content: &str) {
-    let (Ok(name), Ok(infra_id)) = ("harbour".parse(), "harbour-x7k2p".parse()) else { return };
+    let (name, infra_id) = ("harbour".to_owned(), "harbour-x7k2p".to_owned());
     let cluster = JournalCluster { name, infra_id, subscription: "s".to_owned() };
-    let Ok(state) = parse_state(content, &cluster) else { return };
-    for stack in STACKS {
-        let mut removed = DestroyPlan::new(&state, &[stack]).resources;
-        if let Ok(plan) = RollBackPlan::new(&state, &[stack]) {
+    let Ok(state) = parse_state(content, &cluster, can_contain) else { return };
+    for stack in [INFRA, IAM, KEYVAULT, AKS, DNS, OIDC, IDENTITIES, CCOCTL, KMS] {
+        let stacks = [stack];
+        let mut removed = DestroyPlan::new::<AzureAccess>(&state, &stacks).resources;
+        if let Ok(plan) = RollBackPlan::new::<AzureAccess>(&state, &stacks) {
             removed.extend(plan.removed.resources);
             for restored in plan.restored {
-                assert!(can_contain(restored.stack, &restored.id, "s"), "{}", restored.id);
+                assert!(can_contain(&restored.stack, &restored.id, "s"), "{}", restored.id);
             }
         }
         for resource in removed {
-            assert!(can_contain(resource.stack, &resource.id, "s"), "{}", resource.id);
+            assert!(can_contain(&resource.stack, &resource.id, "s"), "{}", resource.id);
         }
     }
 }

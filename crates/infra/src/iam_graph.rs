@@ -4,12 +4,13 @@
 use lanyard_azure::{
     ArmBody, FederatedCredentialBody, ManagedIdentityBody, ResourceGroupBody, ResourceTags,
 };
+use lanyard_changes::{AzureEffect, AzureResource, FederatedCredential, ResourceKey, StackName};
 use lanyard_vocabulary::{ArmResourceId, Component, SubscriptionId};
 
 use crate::azure_name_rules::InvalidAzureNameError;
 use crate::cluster_identifiers::ClusterIdentifiers;
-use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, ResourceStack};
 use crate::resource_names::ClusterResourceNames;
+use crate::stacks;
 use crate::workload_identities::{
     DataPlaneIdentity, FederatedCredentialDefinition, OPENSHIFT_AUDIENCE, workload_identities,
 };
@@ -42,13 +43,13 @@ pub fn data_plane_identity_key(identity: DataPlaneIdentity) -> ResourceKey {
 }
 
 /// The resources of the stack `iam`.
-pub fn iam_resources(parameters: &IamParameters) -> Vec<DesiredResource> {
+pub fn iam_resources(parameters: &IamParameters) -> Vec<AzureResource> {
     let group = ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group);
-    let mut resources = vec![identity_group(&group, &parameters.location, ResourceStack::Iam)];
+    let mut resources = vec![identity_group(&group, &parameters.location, stacks::IAM)];
     let names = ClusterResourceNames::new(&parameters.identifiers);
     for definition in workload_identities(parameters.with_kms) {
         let identity = FederatedIdentity {
-            stack: ResourceStack::Iam,
+            stack: stacks::IAM,
             key: identity_key(definition.component),
             id: group.provider_resource(
                 ManagedIdentityBody::RESOURCE_TYPE,
@@ -86,14 +87,13 @@ pub struct DataPlaneParameters {
 /// Azure does not accept a name that `prefix` leads to.
 pub fn data_plane_resources(
     parameters: &DataPlaneParameters,
-) -> Result<Vec<DesiredResource>, InvalidAzureNameError> {
+) -> Result<Vec<AzureResource>, InvalidAzureNameError> {
     let group = ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group);
-    let stack = ResourceStack::Identities;
-    let mut resources = vec![identity_group(&group, &parameters.location, stack)];
+    let mut resources = vec![identity_group(&group, &parameters.location, stacks::IDENTITIES)];
     for data_plane in DataPlaneIdentity::ALL {
         let name = data_plane.identity_name(&parameters.prefix)?;
         let identity = FederatedIdentity {
-            stack,
+            stack: stacks::IDENTITIES,
             key: data_plane_identity_key(data_plane),
             id: group.provider_resource(ManagedIdentityBody::RESOURCE_TYPE, &name),
             location: &parameters.location,
@@ -108,23 +108,20 @@ pub fn data_plane_resources(
 /// The key of the resource group of the identities, which other stacks may use.
 pub(crate) const GROUP_KEY: &str = "identity-group";
 
-fn identity_group(id: &ArmResourceId, location: &str, stack: ResourceStack) -> DesiredResource {
+fn identity_group(id: &ArmResourceId, location: &str, stack: StackName) -> AzureResource {
     let body = ResourceGroupBody::new(location, ResourceTags::new());
-    DesiredResource {
+    AzureResource {
         key: ResourceKey::new(GROUP_KEY),
         stack,
-        id: id.clone(),
-        definition: ResourceDefinition::Shared {
-            api_version: ResourceGroupBody::API_VERSION,
-            body: body.to_json(),
-        },
+        id: id.clone().into(),
+        effect: AzureEffect::shared(ResourceGroupBody::API_VERSION, body.to_json()),
         depends_on: Vec::new(),
     }
 }
 
 /// A managed identity that accepts tokens of an issuer.
 struct FederatedIdentity<'a> {
-    stack: ResourceStack,
+    stack: StackName,
     key: ResourceKey,
     id: ArmResourceId,
     location: &'a str,
@@ -135,32 +132,30 @@ impl FederatedIdentity<'_> {
     /// Adds the identity and its credentials.
     fn add_to(
         self,
-        resources: &mut Vec<DesiredResource>,
+        resources: &mut Vec<AzureResource>,
         credentials: &[FederatedCredentialDefinition],
         credential_name: impl Fn(&str) -> String,
     ) {
         let body = ManagedIdentityBody::new(self.location, ResourceTags::new());
-        resources.push(DesiredResource {
+        resources.push(AzureResource {
             key: self.key.clone(),
-            stack: self.stack,
-            id: self.id.clone(),
-            definition: ResourceDefinition::tagged(
-                ManagedIdentityBody::API_VERSION,
-                body.to_json(),
-            ),
+            stack: self.stack.clone(),
+            id: self.id.clone().into(),
+            effect: AzureEffect::tagged(ManagedIdentityBody::API_VERSION, body.to_json()),
             depends_on: vec![ResourceKey::new(GROUP_KEY)],
         });
         for credential in credentials {
             let key = format!("{}/{}", self.key, credential.service_account);
-            resources.push(DesiredResource {
+            resources.push(AzureResource {
                 key: ResourceKey::new(key),
-                stack: self.stack,
-                id: FederatedCredentialBody::id(&self.id, &credential_name(credential.suffix)),
-                definition: ResourceDefinition::FederatedCredential {
+                stack: self.stack.clone(),
+                id: FederatedCredentialBody::id(&self.id, &credential_name(credential.suffix))
+                    .into(),
+                effect: AzureEffect::FederatedCredential(FederatedCredential {
                     issuer: self.issuer.to_owned(),
                     subject: credential.subject(),
                     audience: OPENSHIFT_AUDIENCE.to_owned(),
-                },
+                }),
                 depends_on: vec![self.key.clone()],
             });
         }
@@ -169,8 +164,9 @@ impl FederatedIdentity<'_> {
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::AzureGraph;
+
     use super::*;
-    use crate::resource_graph::ResourceGraph;
 
     fn parameters(with_kms: bool) -> IamParameters {
         IamParameters {
@@ -190,14 +186,13 @@ mod tests {
     #[test]
     fn self_managed_cluster_has_13_credentials_and_14_with_kms() {
         for (with_kms, identities, credentials) in [(false, 8, 13), (true, 9, 14)] {
-            let graph = ResourceGraph::new(iam_resources(&parameters(with_kms))).unwrap();
-            let count = |pattern: fn(&ResourceDefinition) -> bool| {
-                graph.resources().iter().filter(|it| pattern(&it.definition)).count()
+            let graph = AzureGraph::new(iam_resources(&parameters(with_kms))).unwrap();
+            let count = |pattern: fn(&AzureEffect) -> bool| {
+                graph.resources().iter().filter(|it| pattern(&it.effect)).count()
             };
-            assert_eq!(count(|it| matches!(it, ResourceDefinition::Arm { .. })), identities);
-            let is_credential = |it: &ResourceDefinition| {
-                matches!(it, ResourceDefinition::FederatedCredential { .. })
-            };
+            assert_eq!(count(|it| matches!(it, AzureEffect::Arm(_))), identities);
+            let is_credential =
+                |it: &AzureEffect| matches!(it, AzureEffect::FederatedCredential(_));
             assert_eq!(count(is_credential), credentials);
         }
     }
@@ -223,7 +218,7 @@ mod tests {
             resource_group: "identities".to_owned(),
             issuer: "https://issuer.example.com/x".to_owned(),
         };
-        let graph = ResourceGraph::new(data_plane_resources(&parameters).unwrap()).unwrap();
+        let graph = AzureGraph::new(data_plane_resources(&parameters).unwrap()).unwrap();
         assert_eq!(graph.resources().len(), 1 + 3 + 8);
         assert!(
             data_plane_resources(&DataPlaneParameters { prefix: "a.b".to_owned(), ..parameters })

@@ -5,12 +5,12 @@ use lanyard_azure::{
     ArmBody, LoadBalancerBody, NetworkSecurityGroupBody, PrivateDnsLinkBody, PrivateDnsZoneBody,
     PublicIpAddressBody, ResourceGroupBody, ResourceTags, SubnetBody, VirtualNetworkBody,
 };
+use lanyard_changes::{AzureEffect, AzureResource, RecordedState, ResourceKey};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::cluster_identifiers::ClusterIdentifiers;
-use crate::journal::RecordedState;
-use crate::resource::{DesiredResource, ResourceDefinition, ResourceKey, ResourceStack};
 use crate::resource_names::{ClusterResourceNames, SUBNET_NAME};
+use crate::stacks;
 
 const VNET_RANGE: &str = "10.0.0.0/16";
 pub(crate) const SUBNET_RANGE: &str = "10.0.0.0/24";
@@ -171,7 +171,7 @@ fn group_of(id: &ArmResourceId, subscription: &SubscriptionId) -> ArmResourceId 
 }
 
 /// The resources of the stack `infra`, without role assignments.
-pub fn infra_resources(parameters: &InfraParameters) -> Vec<DesiredResource> {
+pub fn infra_resources(parameters: &InfraParameters) -> Vec<AzureResource> {
     let ids = InfraIds::new(parameters);
     let location = parameters.location.as_str();
     let no_tags = ResourceTags::new;
@@ -226,7 +226,7 @@ pub fn infra_resources(parameters: &InfraParameters) -> Vec<DesiredResource> {
 
 /// The resource groups: three that are created, or the one of the user. The groups of the user's network are
 /// not in the graph, because only their resources are needed.
-fn group_resources(parameters: &InfraParameters, ids: &InfraIds) -> Vec<DesiredResource> {
+fn group_resources(parameters: &InfraParameters, ids: &InfraIds) -> Vec<AzureResource> {
     if parameters.resource_group.is_some() {
         return vec![existing::<ResourceGroupBody>("group", &ids.main_group)];
     }
@@ -246,22 +246,24 @@ fn desired<B: ArmBody>(
     id: &ArmResourceId,
     body: &B,
     depends_on: Vec<ResourceKey>,
-) -> DesiredResource {
-    let definition = ResourceDefinition::tagged(B::API_VERSION, body.to_json());
-    let (key, stack, id) = (ResourceKey::new(key), ResourceStack::Infra, id.clone());
-    DesiredResource { key, stack, id, definition, depends_on }
+) -> AzureResource {
+    let effect = AzureEffect::tagged(B::API_VERSION, body.to_json());
+    let (key, stack, id) = (ResourceKey::new(key), stacks::INFRA, id.clone().into());
+    AzureResource { key, stack, id, effect, depends_on }
 }
 
-fn existing<B: ArmBody>(key: &str, id: &ArmResourceId) -> DesiredResource {
-    let definition = ResourceDefinition::Existing { api_version: B::API_VERSION };
-    let (key, stack, id) = (ResourceKey::new(key), ResourceStack::Infra, id.clone());
-    DesiredResource { key, stack, id, definition, depends_on: Vec::new() }
+fn existing<B: ArmBody>(key: &str, id: &ArmResourceId) -> AzureResource {
+    let effect = AzureEffect::existing(B::API_VERSION);
+    let (key, stack, id) = (ResourceKey::new(key), stacks::INFRA, id.clone().into());
+    AzureResource { key, stack, id, effect, depends_on: Vec::new() }
 }
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::AzureGraph;
+    use lanyard_changes::{Effect as _, EffectUsage};
+
     use super::*;
-    use crate::resource_graph::ResourceGraph;
 
     fn parameters() -> InfraParameters {
         InfraParameters {
@@ -283,7 +285,7 @@ mod tests {
     }
 
     fn keys(parameters: &InfraParameters) -> Vec<String> {
-        let graph = ResourceGraph::new(infra_resources(parameters)).unwrap();
+        let graph = AzureGraph::new(infra_resources(parameters)).unwrap();
         graph.resources().iter().map(|it| it.key.to_string()).collect()
     }
 
@@ -332,7 +334,7 @@ mod tests {
         let position = resources.iter().position(|it| it.key.as_str() == "nat-subnet").unwrap();
         let subnet = resources.remove(position);
         assert_eq!(subnet.id, id);
-        assert!(matches!(subnet.definition, ResourceDefinition::Existing { .. }));
+        assert_eq!(subnet.effect.usage(), EffectUsage::Existing);
         assert_eq!(resources, infra_resources(&parameters()));
     }
 
@@ -345,10 +347,10 @@ mod tests {
         let subnet = Some(vnet.child("subnets", "nodes"));
         let network = Some(ExistingNetwork { vnet, subnet });
         let resources = infra_resources(&InfraParameters { network, ..parameters() });
-        let definition =
-            |key: &str| &resources.iter().find(|it| it.key.as_str() == key).unwrap().definition;
+        let effect =
+            |key: &str| &resources.iter().find(|it| it.key.as_str() == key).unwrap().effect;
         for key in ["vnet", "subnet"] {
-            assert!(matches!(definition(key), ResourceDefinition::Existing { .. }), "{key}");
+            assert_eq!(effect(key).usage(), EffectUsage::Existing, "{key}");
         }
         assert!(!resources.iter().any(|it| it.key.as_str() == "group/vnet"));
     }

@@ -1,17 +1,18 @@
 //! The desired graph of a vault for the credentials of hosted clusters.
 
 use lanyard_azure::{ArmBody as _, ResourceGroupBody, ResourceTags, RoleAssignmentBody, VaultBody};
+use lanyard_changes::{
+    AzureEffect, AzureResource, PrincipalReference, ResourceKey, RoleAssignment,
+};
 use lanyard_vocabulary::{
     ArmResourceId, EntraTenantId, RoleDefinitionId, SubscriptionId, VaultName,
 };
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::resource::{
-    ADMINISTRATOR_ROLE, DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey,
-    ResourceStack,
-};
 use crate::role_assignments::principal_assignment_name;
+use crate::role_keys::{ADMINISTRATOR_ROLE, key_of_role};
+use crate::stacks;
 
 /// The parameters of a vault.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,8 +52,7 @@ const VAULT: &str = "vault";
 const SECRET_READER_ROLE: &str = "role/secret-reader";
 
 /// The resources of the stack `keyvault`.
-pub fn keyvault_resources(parameters: &KeyvaultParameters) -> Vec<DesiredResource> {
-    let stack = ResourceStack::Keyvault;
+pub fn keyvault_resources(parameters: &KeyvaultParameters) -> Vec<AzureResource> {
     let group = ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group);
     let vault = parameters.vault_id();
     let tenant = parameters.tenant.clone();
@@ -60,42 +60,42 @@ pub fn keyvault_resources(parameters: &KeyvaultParameters) -> Vec<DesiredResourc
     if parameters.purge_protection {
         body.properties.enable_purge_protection = Some(true);
     }
-    let mut definition = ResourceDefinition::tagged(VaultBody::API_VERSION, body.to_json());
+    let mut effect = AzureEffect::tagged(VaultBody::API_VERSION, body.to_json());
     if parameters.recover {
         // Azure does not return the mode of the creation.
-        definition = definition.with_initial(json!({ "properties": { "createMode": "recover" } }));
+        effect = effect.with_initial(json!({ "properties": { "createMode": "recover" } }));
     }
     let mut resources = vec![
-        DesiredResource {
+        AzureResource {
             key: ResourceKey::new(GROUP),
-            stack,
-            id: group,
-            definition: ResourceDefinition::Shared {
-                api_version: ResourceGroupBody::API_VERSION,
-                body: ResourceGroupBody::new(&*parameters.location, ResourceTags::new()).to_json(),
-            },
+            stack: stacks::KEYVAULT,
+            id: group.into(),
+            effect: AzureEffect::shared(
+                ResourceGroupBody::API_VERSION,
+                ResourceGroupBody::new(&*parameters.location, ResourceTags::new()).to_json(),
+            ),
             depends_on: Vec::new(),
         },
-        DesiredResource {
+        AzureResource {
             key: ResourceKey::new(VAULT),
-            stack,
-            id: vault.clone(),
-            definition,
+            stack: stacks::KEYVAULT,
+            id: vault.clone().into(),
+            effect,
             depends_on: vec![ResourceKey::new(GROUP)],
         },
     ];
     let mut assign = |kind: &str, role: RoleDefinitionId, principal: PrincipalReference| {
         let name = principal_assignment_name(&vault, role, &principal);
-        resources.push(DesiredResource {
-            key: ResourceKey::of_role(kind, &principal),
-            stack,
-            id: RoleAssignmentBody::id(&vault, name),
-            definition: ResourceDefinition::RoleAssignment {
+        resources.push(AzureResource {
+            key: key_of_role(kind, &principal),
+            stack: stacks::KEYVAULT,
+            id: RoleAssignmentBody::id(&vault, name).into(),
+            effect: AzureEffect::RoleAssignment(RoleAssignment {
                 subscription: parameters.subscription.clone(),
                 role,
                 scope: vault.clone(),
                 principal,
-            },
+            }),
             depends_on: vec![ResourceKey::new(VAULT)],
         });
     };
@@ -112,15 +112,13 @@ pub fn keyvault_resources(parameters: &KeyvaultParameters) -> Vec<DesiredResourc
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
+    use lanyard_changes::{
+        AzureGraph, CreationEvidence, LiveState, Ownership, OwnershipTags, RecordedResource,
+        RecordedState, ResourceChange, WritePhase,
+    };
 
     use super::*;
-    use crate::journal::{JournalEntry, RecordedState};
-    use crate::live_state::LiveState;
-    use crate::ownership_tags::OwnershipTags;
-    use crate::plan::{Plan, ResourceChange};
-    use crate::resource::Ownership;
-    use crate::resource_graph::ResourceGraph;
+    use crate::role_keys::plan_changes;
 
     fn parameters(administrator: u128) -> KeyvaultParameters {
         KeyvaultParameters {
@@ -136,7 +134,7 @@ mod tests {
         }
     }
 
-    fn administrator_role(administrator: u128) -> DesiredResource {
+    fn administrator_role(administrator: u128) -> AzureResource {
         let resources = keyvault_resources(&parameters(administrator)).into_iter();
         let mut roles =
             resources.filter(|it| it.key.as_str().starts_with(&format!("{ADMINISTRATOR_ROLE}/")));
@@ -148,10 +146,10 @@ mod tests {
     #[test]
     fn vault_has_its_roles_at_the_vault_only() {
         let parameters = parameters(1);
-        let graph = ResourceGraph::new(keyvault_resources(&parameters)).unwrap();
+        let graph = AzureGraph::new(keyvault_resources(&parameters)).unwrap();
         let vault = parameters.vault_id();
         let assignments = graph.resources().iter().filter(|it| {
-            matches!(&it.definition, ResourceDefinition::RoleAssignment { scope, .. } if *scope == vault)
+            matches!(&it.effect, AzureEffect::RoleAssignment(RoleAssignment { scope, .. }) if *scope == vault)
         });
         assert_eq!(assignments.count(), 3);
         assert_eq!(graph.resources().len(), 5);
@@ -177,20 +175,19 @@ mod tests {
             ResourceKey::new(format!("{SECRET_READER_ROLE}/{}", Uuid::from_u128(5))),
         ];
         for key in &keys {
-            recorded.apply(&JournalEntry::Recorded {
-                at: Timestamp::UNIX_EPOCH,
-                key: key.clone(),
-                stack: ResourceStack::Keyvault,
+            let record = RecordedResource {
+                stack: stacks::KEYVAULT,
                 id: first.id.clone(),
                 ownership: Ownership::Created,
                 depends_on: Vec::new(),
-                created: None,
-            });
+                phase: WritePhase::Complete,
+                creation: CreationEvidence::Unknown,
+            };
+            recorded.insert(key.clone(), record);
         }
-        let graph = ResourceGraph::new(keyvault_resources(&parameters(4))).unwrap();
-        let tags =
-            OwnershipTags::new(&"harbour".parse().unwrap(), &"harbour-keyvault".parse().unwrap());
-        let plan = Plan::new(&graph, &LiveState::default(), &recorded, &tags);
+        let graph = AzureGraph::new(keyvault_resources(&parameters(4))).unwrap();
+        let tags = OwnershipTags::new("harbour", "harbour-keyvault");
+        let plan = plan_changes(&graph, &LiveState::default(), &recorded, &tags);
         let deleted = plan.resources.iter().filter(|it| it.change == ResourceChange::Delete);
         // The flags no longer name this reader.
         assert_eq!(deleted.map(|it| &it.key).collect::<Vec<_>>(), [&keys[2]]);

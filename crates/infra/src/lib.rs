@@ -1,16 +1,11 @@
-//! The Azure resources of a hosted cluster: which ones it needs, how they differ from the live ones, and how
-//! they are created and removed.
+//! The Azure resources of a hosted cluster: which ones it needs, and the checks before they are written.
 //!
-//! A command builds a [`ResourceGraph`] from its parameters, reads the [`LiveState`] and compares both in a
-//! [`Plan`]; these steps send GET requests only. [`apply`] writes the differences in parallel. The [`Journal`]
-//! records each write before it is sent, so that a killed command can be continued, and so that [`destroy`]
-//! removes exactly what lanyard created.
+//! The definitions are graphs of [effects](lanyard_changes::AzureEffect), which the engine of `lanyard-changes` compares
+//! with the live resources, writes, restores and removes.
 //!
 //! [`manifests`] renders the Kubernetes objects of a new cluster on this infrastructure.
 
 mod aks_graph;
-mod api_versions;
-mod apply;
 mod azure_credentials_file;
 pub mod azure_name_rules;
 mod caller_permissions;
@@ -20,63 +15,43 @@ mod cluster_identifiers;
 mod command_actions;
 mod component_identity_graph;
 mod cost;
-mod destroy;
 mod dns_graph;
 mod encryption_key;
 mod encryption_key_id;
 mod existing_network;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod graph_run;
 mod iam_graph;
 mod identity_files;
-mod import;
 mod infra_graph;
 mod infra_output;
 mod infra_output_file;
-mod interrupted_writes;
 mod issuer_documents;
-mod journal;
 mod keyvault_graph;
 mod kms_graph;
+mod legacy_names;
 mod listed_role_assignments;
-mod live_state;
 mod management_locks;
 pub mod manifests;
 mod name_availability;
 mod oidc_graph;
 mod orphaned_assignments;
-mod ownership_evidence;
-mod ownership_tags;
-mod plan;
 mod preflight;
-mod preflight_finding;
 mod principal_lookup;
-mod progress;
-mod property_diff;
-mod property_reference;
 mod public_zone;
 mod quotas;
-mod resource;
-mod resource_graph;
 mod resource_names;
-mod resource_request;
-mod resource_write;
 mod role_assignments;
 mod role_graph;
+mod role_keys;
 mod role_names;
-mod roll_back;
-mod run_steps;
 mod shared_groups;
 mod sizing;
-mod stack_types;
-mod unrecorded_resources;
+pub mod stacks;
 mod value_checks;
 mod workload_identities;
 
 pub use aks_graph::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources};
-pub use api_versions::api_version_of;
-pub use apply::{ResourceOutcome, RunContext, RunOptions, RunReport, apply};
 pub use azure_credentials_file::{
     AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
 };
@@ -94,7 +69,6 @@ pub use component_identity_graph::{
     component_identity_key, component_identity_resources,
 };
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
-pub use destroy::{DestroyPlan, DestroyedResource, KeptGroup, destroy};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
 pub use encryption_key::{EncryptionKey, EncryptionKeyError, find_or_create_encryption_key};
 pub use encryption_key_id::{EncryptionKeyId, ParseEncryptionKeyIdError};
@@ -107,56 +81,34 @@ pub use identity_files::{
     ControlPlaneIdentities, ControlPlaneIdentity, DataPlaneIdentities, IdentityFieldProblem,
     IdentityFileError, IdentityVault, LintNote, WorkloadIdentities,
 };
-pub use import::{ImportResult, ImportedResource, find_legacy_names, import_resources};
 pub use infra_graph::{ExistingNetwork, InfraIds, InfraParameters, LegacyNames, infra_resources};
 pub use infra_output::{ClusterIdentities, infra_output};
 pub use infra_output_file::InfraOutput;
-pub use interrupted_writes::wait_for_interrupted_writes;
 pub use issuer_documents::{IssuerContainerClient, IssuerDocumentsError, PublicationOutcome};
-pub use journal::{
-    ContainerAccess, Journal, JournalAccess, JournalCluster, JournalContainerError,
-    JournalContainerUrl, JournalDirectoryError, JournalError, JournalHolder, JournalLocation,
-    JournalLock, JournalStoreError, ParseJournalUrlError, RecordedResource, RecordedState,
-    RunCommand, WritePhase, open_directory,
-};
 pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use kms_graph::{KmsParameters, kms_resources};
+pub use legacy_names::find_legacy_names;
 pub use listed_role_assignments::UnreadableRoleAssignment;
-pub use live_state::{LiveResource, LiveState, ReadError};
 pub use management_locks::{LockedResource, find_locked_deletions};
 pub use name_availability::check_names;
 pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use orphaned_assignments::{
     OrphanSearchError, OrphanedAssignment, delete_orphaned_assignment, find_orphaned_assignments,
 };
-pub use ownership_tags::OwnershipTags;
-pub use plan::{Plan, PlanProblem, PlannedResource, ResourceChange};
 pub use preflight::{PERMISSIONS_CHECK, check_plan};
-pub use preflight_finding::{FindingSeverity, PreflightFinding};
 pub use principal_lookup::{PrincipalLookupError, find_principals};
-pub use progress::{
-    CriticalStep, NoProgress, ProgressEvent, ProgressObserver, ProgressPhase, ResourceTiming,
-    critical_path,
-};
-pub use property_diff::PropertyDifference;
 pub use public_zone::{PublicZoneError, find_public_zone};
-pub use resource::{
-    DesiredResource, Ownership, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
-    TagSupport,
-};
-pub use resource_graph::{ResourceGraph, ResourceGraphError};
 pub use resource_names::{ClusterResourceNames, SUBNET_NAME};
-pub use resource_write::ResourceError;
 pub use role_assignments::{
     AssignmentScope, AssignmentScopeIds, DEFAULT_ROLE_ASSIGNMENT_LIMIT, GroupScope,
     PlannedRoleAssignment, RoleIdentity, RoleOptions, RoleProfile, RoleRequirement,
     UnknownScopesError, plan_role_assignments, role_assignment_name, role_requirements,
 };
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
+pub use role_keys::plan_changes;
 pub use role_names::{RoleNameError, RoleNames};
-pub use roll_back::{NothingToRollBack, RestoredResource, RollBackError, RollBackPlan, roll_back};
+pub use shared_groups::removal_keeping_shared_groups;
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
-pub use unrecorded_resources::{UnrecordedResource, find_unrecorded_resources};
 pub use workload_identities::{
     DataPlaneIdentity, FederatedCredentialDefinition, OPENSHIFT_AUDIENCE,
     WorkloadIdentityDefinition, workload_identities,

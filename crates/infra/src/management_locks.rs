@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use lanyard_azure::{
     ArmBody as _, ArmClient, AzureCallError, ManagementLockBody, ManagementLockLevel,
 };
+use lanyard_changes::{DestroyPlan, ResourceKey};
 use lanyard_vocabulary::ArmResourceId;
 use serde_json::Value;
 
-use crate::destroy::DestroyPlan;
 use crate::quotas::readable;
-use crate::resource::ResourceKey;
 
 /// A resource whose write or deletion a management lock prevents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +42,9 @@ pub async fn find_locked_deletions(
     arm: &ArmClient,
     plan: &DestroyPlan,
 ) -> Result<Vec<LockedResource>, AzureCallError> {
-    let deletions = plan.resources.iter().map(|resource| LockableWrite {
-        key: &resource.key,
-        id: &resource.id,
-        deletes: true,
+    let deletions = plan.resources.iter().filter_map(|resource| {
+        let (key, id) = (&resource.key, resource.id.arm()?);
+        Some(LockableWrite { key, id, deletes: true })
     });
     find_locked_resources(arm, &deletions.collect::<Vec<_>>()).await
 }

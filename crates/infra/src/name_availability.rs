@@ -4,15 +4,14 @@ use lanyard_azure::{
     ArmBody as _, ArmClient, ArmRequest, AzureCallError, SoftDeletedVault, StorageAccountBody,
     VaultBody,
 };
+use lanyard_changes::{
+    ArmResource, AzureEffect, AzureGraph, AzureResource, Plan, PreflightFinding, ResourceChange,
+};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, VaultName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::plan::{Plan, ResourceChange};
-use crate::preflight_finding::PreflightFinding;
 use crate::quotas::readable;
-use crate::resource::{DesiredResource, ResourceDefinition};
-use crate::resource_graph::ResourceGraph;
 
 /// The reply of `checkNameAvailability`.
 #[derive(Debug, Deserialize)]
@@ -37,7 +36,7 @@ pub async fn check_names(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     plan: &Plan,
-    graph: &ResourceGraph,
+    graph: &AzureGraph,
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
     let mut findings = Vec::new();
     let created = plan.resources.iter().filter(|it| it.change == ResourceChange::Create);
@@ -59,14 +58,14 @@ pub async fn check_names(
 }
 
 /// The resource provider that checks the name, and its API version; `None` for names that need no check.
-fn name_service(resource: &DesiredResource) -> Option<(&'static str, &'static str)> {
+fn name_service(resource: &AzureResource) -> Option<(&'static str, &'static str)> {
     if resource.id.has_type(StorageAccountBody::RESOURCE_TYPE) {
         return Some(("Microsoft.Storage", StorageAccountBody::API_VERSION));
     }
     let is_vault = resource.id.has_type(VaultBody::RESOURCE_TYPE);
     let is_recovered = matches!(
-        &resource.definition,
-        ResourceDefinition::Arm { initial, .. }
+        &resource.effect,
+        AzureEffect::Arm(ArmResource { initial, .. })
             if initial.pointer("/properties/createMode").is_some()
     );
     (is_vault && !is_recovered).then_some(("Microsoft.KeyVault", VaultBody::API_VERSION))
@@ -76,9 +75,9 @@ fn name_service(resource: &DesiredResource) -> Option<(&'static str, &'static st
 async fn find_deleted_vault(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-    resource: &DesiredResource,
+    resource: &AzureResource,
 ) -> Result<bool, AzureCallError> {
-    let ResourceDefinition::Arm { body, .. } = &resource.definition else { return Ok(false) };
+    let AzureEffect::Arm(ArmResource { body, .. }) = &resource.effect else { return Ok(false) };
     let location = body.get("location").and_then(Value::as_str).unwrap_or_default();
     let name = match resource.id.name().parse::<VaultName>() {
         Ok(name) if resource.id.has_type(VaultBody::RESOURCE_TYPE) => name,
@@ -94,7 +93,7 @@ async fn find_deleted_vault(
 
 const CHECK: &str = "names";
 
-fn deleted_vault(resource: &DesiredResource) -> PreflightFinding {
+fn deleted_vault(resource: &AzureResource) -> PreflightFinding {
     let name = resource.id.name();
     PreflightFinding::error(
         CHECK,
@@ -105,7 +104,7 @@ fn deleted_vault(resource: &DesiredResource) -> PreflightFinding {
     )
 }
 
-fn taken_name(resource: &DesiredResource, reason: &str) -> PreflightFinding {
+fn taken_name(resource: &AzureResource, reason: &str) -> PreflightFinding {
     PreflightFinding::error(
         CHECK,
         format!("Azure does not accept the name `{}`: {reason}", resource.id.name()),

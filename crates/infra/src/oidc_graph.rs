@@ -4,15 +4,16 @@ use lanyard_azure::{
     ArmBody as _, BlobContainerBody, ContainerPublicAccess, ResourceGroupBody, ResourceTags,
     RoleAssignmentBody, StorageAccountBody,
 };
+use lanyard_changes::{
+    AzureEffect, AzureResource, PrincipalReference, ResourceKey, RoleAssignment,
+};
 use lanyard_federation::{IssuerContainer, IssuerStorageAccount};
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 
 use crate::ccoctl_ownership::CcoctlOwner;
-use crate::resource::{
-    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
-    UPLOADER_ROLE,
-};
 use crate::role_assignments::principal_assignment_name;
+use crate::role_keys::{UPLOADER_ROLE, key_of_role};
+use crate::stacks;
 
 /// The parameters of a token issuer.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +53,7 @@ impl OidcParameters {
 ///
 /// The documents are uploaded with the caller's own role and not with the keys of the account, so that the keys
 /// can be switched off by policy.
-pub fn oidc_resources(parameters: &OidcParameters) -> Vec<DesiredResource> {
+pub fn oidc_resources(parameters: &OidcParameters) -> Vec<AzureResource> {
     let group = ResourceGroupBody::id(&parameters.subscription, &parameters.resource_group);
     let account = parameters.account_id();
     let group_body = ResourceGroupBody::new(&*parameters.location, parameters.owned_tags());
@@ -65,38 +66,38 @@ pub fn oidc_resources(parameters: &OidcParameters) -> Vec<DesiredResource> {
         (
             ResourceKey::new("group"),
             group,
-            ResourceDefinition::tagged(ResourceGroupBody::API_VERSION, group_body.to_json()),
+            AzureEffect::tagged(ResourceGroupBody::API_VERSION, group_body.to_json()),
             None,
         ),
         (
             ResourceKey::new("account"),
             account.clone(),
-            ResourceDefinition::tagged(StorageAccountBody::API_VERSION, account_body.to_json()),
+            AzureEffect::tagged(StorageAccountBody::API_VERSION, account_body.to_json()),
             Some("group"),
         ),
         (
             ResourceKey::new("container"),
             container_id,
-            ResourceDefinition::untagged(BlobContainerBody::API_VERSION, container.to_json()),
+            AzureEffect::untagged(BlobContainerBody::API_VERSION, container.to_json()),
             Some("account"),
         ),
         (
-            ResourceKey::of_role(UPLOADER_ROLE, &parameters.uploader),
+            key_of_role(UPLOADER_ROLE, &parameters.uploader),
             RoleAssignmentBody::id(&account, role_name),
-            ResourceDefinition::RoleAssignment {
+            AzureEffect::RoleAssignment(RoleAssignment {
                 subscription: parameters.subscription.clone(),
                 role,
                 scope: account,
                 principal: parameters.uploader.clone(),
-            },
+            }),
             Some("account"),
         ),
     ];
-    let resources = parts.into_iter().map(|(key, id, definition, dependency)| DesiredResource {
+    let resources = parts.into_iter().map(|(key, id, effect, dependency)| AzureResource {
         key,
-        stack: ResourceStack::Oidc,
-        id,
-        definition,
+        stack: stacks::OIDC,
+        id: id.into(),
+        effect,
         depends_on: dependency.map(ResourceKey::new).into_iter().collect(),
     });
     resources.collect()
@@ -104,10 +105,11 @@ pub fn oidc_resources(parameters: &OidcParameters) -> Vec<DesiredResource> {
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::{ArmResource, AzureGraph};
     use uuid::Uuid;
 
     use super::*;
-    use crate::resource_graph::ResourceGraph;
+    use crate::role_keys::lasting_role;
 
     fn parameters(uploader: u128) -> OidcParameters {
         OidcParameters {
@@ -126,12 +128,12 @@ mod tests {
     fn group_and_account_have_the_tag_of_ccoctl() {
         let resources = oidc_resources(&parameters(1));
         for resource in &resources[..2] {
-            let ResourceDefinition::Arm { body, .. } = &resource.definition else { panic!() };
+            let AzureEffect::Arm(ArmResource { body, .. }) = &resource.effect else { panic!() };
             let tags = &body["tags"];
             assert_eq!(tags["openshift.io_cloud-credential-operator_dev"], "owned");
             assert_eq!(tags["team"], "platform");
         }
-        assert_eq!(ResourceGraph::new(resources).unwrap().resources().len(), 4);
+        assert_eq!(AzureGraph::new(resources).unwrap().resources().len(), 4);
     }
 
     #[test]
@@ -141,6 +143,6 @@ mod tests {
         let [(first, second)] = differing[..] else { panic!("{differing:?}") };
         assert_ne!(first.key, second.key);
         assert_ne!(first.id, second.id);
-        assert!(first.key.lasting_role().is_some() && second.key.lasting_role().is_some());
+        assert!(lasting_role(&first.key).is_some() && lasting_role(&second.key).is_some());
     }
 }

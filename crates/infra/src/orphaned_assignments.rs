@@ -9,16 +9,18 @@ use lanyard_azure::{
     ArmBody as _, ArmClient, ArmRequest, AssignedRole, AzureCallError, GraphClient,
     RoleAssignmentBody,
 };
+use lanyard_changes::{
+    CreationEvidence, CreationMark, Ownership, OwnershipEvidence, RecordedResource, WritePhase,
+    arm_resource,
+};
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::journal::{CreationEvidence, CreationMark, RecordedResource, WritePhase};
 use crate::listed_role_assignments::{UnreadableRoleAssignment, assignments_within};
-use crate::ownership_evidence::OwnershipEvidence;
-use crate::resource::{Ownership, ResourceStack};
+use crate::stacks;
 
 /// A role assignment without a principal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -129,8 +131,8 @@ fn orphans(
 
 fn found_record(id: &ArmResourceId, created: Option<Timestamp>) -> RecordedResource {
     RecordedResource {
-        stack: ResourceStack::Infra,
-        id: id.clone(),
+        stack: stacks::INFRA,
+        id: id.clone().into(),
         ownership: Ownership::Imported,
         depends_on: Vec::new(),
         phase: WritePhase::Complete,
@@ -152,7 +154,8 @@ pub async fn delete_orphaned_assignment(
     let principal = live.body.pointer("/properties/principalId").and_then(Value::as_str);
     let is_same_principal = principal.and_then(|id| id.parse().ok()) == Some(assignment.principal);
     let evidence = OwnershipEvidence::of_untagged(&assignment.found);
-    if !is_same_principal || !evidence.is_ours(id, &live.body) {
+    let live = arm_resource(id.clone().into(), live.body);
+    if !is_same_principal || !evidence.is_ours(&live) {
         return Ok(false);
     }
     arm.send(&ArmRequest::delete(id.as_str(), version)).await?;

@@ -8,14 +8,14 @@ use lanyard_azure::{
     ArmBody as _, ArmClient, AzureCallError, ProviderRegistration, ResourceGroupBody,
     RoleAssignmentBody,
 };
+use lanyard_changes::{
+    AzureGraph, Plan, PlannedResource, PreflightFinding, ResourceChange, ResourceKey,
+};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::caller_permissions::{RequiredAction, missing_actions};
 use crate::management_locks::{LockableWrite, LockedResource, find_locked_resources};
-use crate::plan::{Plan, PlannedResource, ResourceChange};
-use crate::preflight_finding::PreflightFinding;
 use crate::quotas::check_quotas;
-use crate::resource_graph::ResourceGraph;
 use crate::value_checks::check_values;
 
 /// The name of the check of the signed-in identity's permissions.
@@ -30,9 +30,9 @@ pub async fn check_plan(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     plan: &Plan,
-    graph: &ResourceGraph,
+    graph: &AzureGraph,
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
-    let writes: Vec<&PlannedResource> = plan.writes().collect();
+    let writes: Vec<ArmWrite<'_>> = plan.writes().filter_map(ArmWrite::of).collect();
     let mut findings = Vec::new();
     if writes.is_empty() {
         return Ok(findings);
@@ -53,11 +53,26 @@ pub async fn check_plan(
     Ok(findings)
 }
 
+/// A planned write of a resource of Azure Resource Manager.
+#[derive(Clone, Copy)]
+struct ArmWrite<'a> {
+    key: &'a ResourceKey,
+    id: &'a ArmResourceId,
+    change: &'a ResourceChange,
+}
+
+impl<'a> ArmWrite<'a> {
+    fn of(planned: &'a PlannedResource) -> Option<Self> {
+        let PlannedResource { key, change, .. } = planned;
+        Some(Self { key, id: planned.id.arm()?, change })
+    }
+}
+
 /// The groups of the writes that exist, in lower case, with their ids.
 async fn existing_groups(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-    writes: &[&PlannedResource],
+    writes: &[ArmWrite<'_>],
 ) -> Result<BTreeMap<String, ArmResourceId>, AzureCallError> {
     let names: BTreeSet<String> = writes
         .iter()
@@ -83,22 +98,22 @@ async fn existing_groups(
 /// The actions that the writes need, at existing scopes.
 fn required_actions(
     subscription: &SubscriptionId,
-    writes: &[&PlannedResource],
+    writes: &[ArmWrite<'_>],
     groups: &BTreeMap<String, ArmResourceId>,
 ) -> Vec<RequiredAction> {
     let whole_subscription = ArmResourceId::subscription_scope(subscription);
     let mut required = BTreeSet::new();
     for write in writes {
         // The scope of an assignment that is deleted may be gone.
-        let own_scope = assignment_scope(&write.id).filter(|scope| {
-            write.change != ResourceChange::Delete && !is_created_with(writes, scope)
+        let own_scope = assignment_scope(write.id).filter(|scope| {
+            *write.change != ResourceChange::Delete && !is_created_with(writes, scope)
         });
-        let own_scope = own_scope.or_else(|| group_elsewhere(&write.id, subscription));
+        let own_scope = own_scope.or_else(|| group_elsewhere(write.id, subscription));
         let group = write.id.resource_group().map(str::to_ascii_lowercase);
         let group = group.and_then(|name| groups.get(&name)).unwrap_or(&whole_subscription);
         let scope = own_scope.as_ref().unwrap_or(group);
         let resource_type = write.id.resource_type().unwrap_or_else(|| GROUP_TYPE.to_owned());
-        for verb in verbs(&write.change) {
+        for verb in verbs(write.change) {
             required.insert(RequiredAction::new(scope, format!("{resource_type}/{verb}")));
         }
         for action in join_actions(&resource_type) {
@@ -123,8 +138,8 @@ fn group_elsewhere(id: &ArmResourceId, subscription: &SubscriptionId) -> Option<
 }
 
 /// Whether the plan creates the resource, or one that contains it.
-fn is_created_with(writes: &[&PlannedResource], id: &ArmResourceId) -> bool {
-    writes.iter().any(|it| it.change == ResourceChange::Create && it.id.contains(id))
+fn is_created_with(writes: &[ArmWrite<'_>], id: &ArmResourceId) -> bool {
+    writes.iter().any(|it| *it.change == ResourceChange::Create && it.id.contains(id))
 }
 
 const fn verbs(change: &ResourceChange) -> &'static [&'static str] {
@@ -157,7 +172,7 @@ pub(crate) fn join_actions(resource_type: &str) -> &'static [&'static str] {
 async fn check_providers(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-    writes: &[&PlannedResource],
+    writes: &[ArmWrite<'_>],
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
     let namespaces: BTreeSet<String> = writes
         .iter()
@@ -195,11 +210,11 @@ fn is_always_registered(namespace: &str) -> bool {
 /// The changes that management locks of the subscription, of groups and of resources prevent.
 async fn check_locks(
     arm: &ArmClient,
-    writes: &[&PlannedResource],
+    writes: &[ArmWrite<'_>],
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
     let writes = writes.iter().map(|write| LockableWrite {
-        key: &write.key,
-        id: &write.id,
+        key: write.key,
+        id: write.id,
         deletes: matches!(write.change, ResourceChange::Delete | ResourceChange::Replace { .. }),
     });
     let locked = find_locked_resources(arm, &writes.collect::<Vec<_>>()).await?;
@@ -215,8 +230,10 @@ async fn check_locks(
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::ResourceKey;
+
     use super::*;
-    use crate::resource::{ResourceKey, ResourceStack};
+    use crate::stacks;
 
     const VAULT: &str =
         "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v/keys/k";
@@ -224,7 +241,7 @@ mod tests {
     fn created(id: &str) -> PlannedResource {
         PlannedResource {
             key: ResourceKey::new(id),
-            stack: ResourceStack::Infra,
+            stack: stacks::INFRA,
             id: id.parse().unwrap(),
             change: ResourceChange::Create,
         }
@@ -249,7 +266,7 @@ mod tests {
             // The plan creates the network, so only the scope of the group exists.
             (vec![role(&network), created(&network)], group.as_str()),
         ] {
-            let writes: Vec<_> = writes.iter().collect();
+            let writes: Vec<_> = writes.iter().filter_map(ArmWrite::of).collect();
             let action = "Microsoft.Authorization/roleAssignments/write";
             let expected = RequiredAction::new(&scope.parse().unwrap(), action);
             let required = required_actions(&subscription, &writes, &groups);

@@ -8,13 +8,12 @@ use lanyard_azure::{
     ManagedClusterBody, NetworkSecurityGroupBody, PublicIpAddressBody, ResourceUsage,
     RoleAssignmentUsage, UsageProvider, VirtualNetworkBody,
 };
-use lanyard_vocabulary::SubscriptionId;
+use lanyard_changes::{
+    ArmResource, AzureEffect, AzureGraph, AzureResource, EffectUsage, Plan, PreflightFinding,
+    ResourceChange,
+};
+use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 use serde_json::Value;
-
-use crate::plan::{Plan, ResourceChange};
-use crate::preflight_finding::PreflightFinding;
-use crate::resource::{DesiredResource, ResourceDefinition};
-use crate::resource_graph::ResourceGraph;
 
 /// What the creations of a plan need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,7 +68,7 @@ fn network_limits(resource_type: &str) -> Vec<&'static str> {
 }
 
 impl QuotaNeeds {
-    fn of_plan(plan: &Plan, graph: &ResourceGraph) -> Self {
+    fn of_plan(plan: &Plan, graph: &AzureGraph) -> Self {
         let mut needs = Self::default();
         let created = plan.resources.iter().filter(|it| it.change == ResourceChange::Create);
         let created: Vec<_> = created.filter_map(|planned| graph.get(&planned.key)).collect();
@@ -83,19 +82,20 @@ impl QuotaNeeds {
         needs
     }
 
-    fn add(&mut self, resource: &DesiredResource) {
-        match &resource.definition {
-            ResourceDefinition::RoleAssignment { .. } => {
-                let subscription = resource.id.subscription().to_ascii_lowercase();
+    fn add(&mut self, resource: &AzureResource) {
+        match &resource.effect {
+            AzureEffect::RoleAssignment(_) => {
+                let subscription = resource.id.arm().map(ArmResourceId::subscription);
+                let subscription = subscription.unwrap_or_default().to_ascii_lowercase();
                 *self.role_assignments.entry(subscription).or_default() += 1;
             }
-            ResourceDefinition::FederatedCredential { .. } => {
+            AzureEffect::FederatedCredential(_) => {
                 let id = resource.id.as_str();
                 let parent = id.rsplit_once("/federatedIdentityCredentials/");
                 let identity = parent.map_or(id, |(identity, _)| identity);
                 *self.federated_credentials.entry(identity.to_owned()).or_default() += 1;
             }
-            ResourceDefinition::Arm { body, initial, .. } => {
+            AzureEffect::Arm(ArmResource { body, initial, usage: EffectUsage::Own, .. }) => {
                 let resource_type = resource.id.resource_type().unwrap_or_default();
                 let region = region_name(body["location"].as_str().unwrap_or_default());
                 for limit in network_limits(&resource_type) {
@@ -106,7 +106,7 @@ impl QuotaNeeds {
                     self.machines.extend(machine_needs(&region, body, initial));
                 }
             }
-            ResourceDefinition::Existing { .. } | ResourceDefinition::Shared { .. } => {}
+            AzureEffect::Arm(_) => {}
         }
     }
 }
@@ -140,7 +140,7 @@ pub(crate) async fn check_quotas(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     plan: &Plan,
-    graph: &ResourceGraph,
+    graph: &AzureGraph,
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
     let needs = QuotaNeeds::of_plan(plan, graph);
     let mut findings = Vec::new();

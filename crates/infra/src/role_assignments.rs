@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lanyard_changes::PrincipalReference;
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, Component, InfraId, RoleDefinitionId, RoleScope};
 use uuid::Uuid;
 
-use crate::resource::PrincipalReference;
 use crate::workload_identities::DataPlaneIdentity;
 
 /// The number of role assignments that a subscription may have, unless Microsoft raised its quota.

@@ -4,18 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lanyard_azure::RoleAssignmentBody;
+use lanyard_changes::{
+    AzureEffect, AzureResource, PrincipalReference, ResourceKey, RoleAssignment,
+};
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 
 use crate::infra_graph::{InfraIds, InfraParameters};
-use crate::resource::{
-    CLUSTER_KEY_ROLE, DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey,
-    ResourceStack,
-};
 use crate::role_assignments::{
     AssignmentScope, AssignmentScopeIds, GroupScope, PlannedRoleAssignment, RoleIdentity,
     RoleOptions, UnknownScopesError, plan_role_assignments, role_requirements,
 };
+use crate::role_keys::CLUSTER_KEY_ROLE;
+use crate::stacks;
 
 /// The parameters of a cluster's role assignments.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +63,7 @@ impl ErrorHint for RoleGraphError {
 pub fn role_resources(
     infra: &InfraParameters,
     roles: &RoleParameters,
-) -> Result<Vec<DesiredResource>, RoleGraphError> {
+) -> Result<Vec<AzureResource>, RoleGraphError> {
     let requirements = role_requirements(&roles.options);
     let mut unknown: Vec<RoleIdentity> = requirements.iter().map(|it| it.identity).collect();
     unknown.retain(|identity| !roles.principals.contains_key(identity));
@@ -100,7 +101,7 @@ fn role_resource(
     assignment: &PlannedRoleAssignment,
     principal: &PrincipalReference,
     ids: &AssignmentScopeIds,
-) -> DesiredResource {
+) -> AzureResource {
     let scope = ids.iter().find(|(_, id)| **id == assignment.scope).map(|(scope, _)| *scope);
     let key = if scope == Some(AssignmentScope::EncryptionKey) {
         format!("{CLUSTER_KEY_ROLE}{}", assignment.scope).to_ascii_lowercase()
@@ -111,16 +112,16 @@ fn role_resource(
         scope.and_then(|scope| scope_resource(infra, scope)).into_iter().collect();
     depends_on.extend(principal.key().cloned());
     let subscription = SubscriptionId::clone(&infra.subscription);
-    DesiredResource {
+    AzureResource {
         key: ResourceKey::new(key),
-        stack: ResourceStack::Infra,
-        id: RoleAssignmentBody::id(&assignment.scope, assignment.name),
-        definition: ResourceDefinition::RoleAssignment {
+        stack: stacks::INFRA,
+        id: RoleAssignmentBody::id(&assignment.scope, assignment.name).into(),
+        effect: AzureEffect::RoleAssignment(RoleAssignment {
             subscription,
             role: assignment.role,
             scope: assignment.scope.clone(),
             principal: principal.clone(),
-        },
+        }),
         depends_on,
     }
 }
@@ -166,13 +167,13 @@ fn scope_resource(infra: &InfraParameters, scope: AssignmentScope) -> Option<Res
 #[cfg(test)]
 mod tests {
     use lanyard_azure::ResourceTags;
+    use lanyard_changes::AzureGraph;
     use lanyard_vocabulary::Component;
     use uuid::Uuid;
 
     use super::*;
     use crate::cluster_identifiers::ClusterIdentifiers;
     use crate::infra_graph::infra_resources;
-    use crate::resource_graph::ResourceGraph;
     use crate::role_assignments::RoleProfile;
     use crate::workload_identities::DataPlaneIdentity;
 
@@ -217,7 +218,7 @@ mod tests {
         let assignments = role_resources(&infra(), &roles()).unwrap();
         assert_eq!(assignments.len(), 21);
         resources.extend(assignments);
-        ResourceGraph::new(resources).unwrap();
+        AzureGraph::new(resources).unwrap();
     }
 
     #[test]
@@ -227,7 +228,7 @@ mod tests {
         let assignments = role_resources(&infra, &roles()).unwrap();
         assert_eq!(assignments.len(), 12);
         resources.extend(assignments);
-        ResourceGraph::new(resources).unwrap();
+        AzureGraph::new(resources).unwrap();
     }
 
     #[test]

@@ -1,31 +1,55 @@
 //! The resource groups that several stacks use.
 
-use crate::resource::{ResourceKey, ResourceStack};
+use lanyard_changes::{
+    AzureAccess, DestroyPlan, KeptGroup, RecordedState, ResourceKey, StackName, UnrecordedResource,
+};
+
 use crate::{aks_graph, dns_graph, iam_graph, keyvault_graph};
 
-/// Whether the key is that of a resource group with the definition [`Shared`], which resources of other stacks and of
-/// the user may be in.
+/// Whether the key is that of a resource group that is [shared](lanyard_changes::EffectUsage::Shared): resources of other stacks and of the
+/// user may be in it.
 ///
-/// The journal does not record definitions, and the keys of these groups never change.
-///
-/// [`Shared`]: crate::resource::ResourceDefinition::Shared
-pub(crate) fn is_shared_group(key: &ResourceKey, stack: ResourceStack) -> bool {
-    let shared = match stack {
-        ResourceStack::Iam | ResourceStack::Identities => iam_graph::GROUP_KEY,
-        ResourceStack::Keyvault => keyvault_graph::GROUP,
-        ResourceStack::Aks => aks_graph::PERSISTENT_GROUP,
-        ResourceStack::Dns => dns_graph::GROUP,
+/// The journal does not record effects, and the keys of these groups never change.
+pub(crate) fn is_shared_group(key: &ResourceKey, stack: &StackName) -> bool {
+    let shared = match stack.as_str() {
+        "iam" | "identities" => iam_graph::GROUP_KEY,
+        "keyvault" => keyvault_graph::GROUP,
+        "aks" => aks_graph::PERSISTENT_GROUP,
+        "dns" => dns_graph::GROUP,
         // `ccoctl azure delete` removes the group of the issuer only if the user asks for it.
-        ResourceStack::Ccoctl | ResourceStack::Infra | ResourceStack::Kms | ResourceStack::Oidc => {
-            return false;
-        }
+        _ => return false,
     };
     key.as_str() == shared
+}
+
+/// The removal of the stacks, without the shared groups that contain one of `others`, which the removal leaves. A group
+/// that lanyard created for one cluster or one issuer is not shared, and is not kept.
+pub fn removal_keeping_shared_groups(
+    recorded: &RecordedState,
+    stacks: &[StackName],
+    others: &[UnrecordedResource],
+) -> DestroyPlan {
+    let groups = recorded.resources().filter(|(key, record)| {
+        record.ownership.is_ours()
+            && stacks.contains(&record.stack)
+            && is_shared_group(key, &record.stack)
+    });
+    let kept = groups.filter_map(|(key, record)| {
+        let in_group = others.iter().filter(|other| other.group == record.id);
+        let other_resources: Vec<_> = in_group.map(|other| other.id.clone()).collect();
+        let (key, id) = (key.clone(), record.id.clone());
+        (!other_resources.is_empty()).then_some(KeptGroup { key, id, other_resources })
+    });
+    DestroyPlan::keeping::<AzureAccess>(recorded, stacks, kept.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use lanyard_azure::ResourceTags;
+    use lanyard_changes::{
+        AzureResource, CreationEvidence, Effect as _, EffectUsage, Ownership, PrincipalReference,
+        RecordedResource, ResourceId, WritePhase,
+    };
 
     use super::*;
     use crate::aks_graph::{AksParameters, aks_resources};
@@ -37,7 +61,7 @@ mod tests {
     use crate::infra_graph::{InfraParameters, LegacyNames, infra_resources};
     use crate::keyvault_graph::{KeyvaultParameters, keyvault_resources};
     use crate::oidc_graph::{OidcParameters, oidc_resources};
-    use crate::resource::{DesiredResource, PrincipalReference, ResourceDefinition};
+    use crate::stacks::{IAM, INFRA};
 
     const GROUP: &str = "identities";
     const LOCATION: &str = "eastus";
@@ -47,7 +71,7 @@ mod tests {
         ClusterIdentifiers::new("harbour".parse().unwrap(), "harbour-x".parse().unwrap()).unwrap()
     }
 
-    fn identities() -> Vec<DesiredResource> {
+    fn identities() -> Vec<AzureResource> {
         let cluster = IamParameters {
             subscription: "s".parse().unwrap(),
             identifiers: identifiers(),
@@ -68,7 +92,7 @@ mod tests {
         resources
     }
 
-    fn shared_stacks() -> Vec<DesiredResource> {
+    fn shared_stacks() -> Vec<AzureResource> {
         let keyvault = KeyvaultParameters {
             subscription: "s".parse().unwrap(),
             resource_group: GROUP.to_owned(),
@@ -114,7 +138,7 @@ mod tests {
         resources
     }
 
-    fn cluster() -> Vec<DesiredResource> {
+    fn cluster() -> Vec<AzureResource> {
         infra_resources(&InfraParameters {
             subscription: "s".parse().unwrap(),
             identifiers: identifiers(),
@@ -133,13 +157,80 @@ mod tests {
     fn shared_groups_are_those_of_the_graphs() {
         let resources = [identities(), shared_stacks(), cluster()].concat();
         let mut stacks = Vec::new();
-        for DesiredResource { key, stack, definition, .. } in &resources {
-            let is_shared = matches!(definition, ResourceDefinition::Shared { .. });
-            assert_eq!(is_shared_group(key, *stack), is_shared, "{stack} {key}");
+        for AzureResource { key, stack, effect, .. } in &resources {
+            let is_shared = effect.usage() == EffectUsage::Shared;
+            assert_eq!(is_shared_group(key, stack), is_shared, "{stack} {key}");
             if is_shared {
-                stacks.push(stack.name());
+                stacks.push(stack.as_str());
             }
         }
         assert_eq!(stacks, ["iam", "identities", "keyvault", "aks", "dns"]);
+    }
+
+    const IDENTITY: &str = "providers/Microsoft.ManagedIdentity/userAssignedIdentities/i";
+
+    fn id_of_group(name: &str) -> ResourceId {
+        format!("/subscriptions/s/resourceGroups/{name}").parse().unwrap()
+    }
+
+    fn record(
+        state: &mut RecordedState,
+        stack: StackName,
+        (key, path, ownership, needs): (&str, &str, Ownership, &[&str]),
+    ) {
+        let record = RecordedResource {
+            stack,
+            id: id_of_group(path),
+            ownership,
+            depends_on: needs.iter().map(|key| ResourceKey::new(*key)).collect(),
+            phase: WritePhase::Complete,
+            creation: CreationEvidence::Unknown,
+        };
+        state.insert(ResourceKey::new(key), record);
+    }
+
+    #[test]
+    fn shared_group_with_other_resources_stays() {
+        let mut state = RecordedState::default();
+        let identity = format!("g/{IDENTITY}");
+        let credential = format!("{identity}/federatedIdentityCredentials/c");
+        for (key, path, needs) in [
+            ("identity-group", "g", &[][..]),
+            ("identity/disk", &*identity, &["identity-group"][..]),
+            ("identity/disk/c", &*credential, &["identity/disk"][..]),
+        ] {
+            let resource = (key, path, Ownership::Created, needs);
+            record(&mut state, IAM, resource);
+        }
+        let names = [IAM];
+        let other = |group: &str| {
+            let id =
+                format!("/subscriptions/s/resourceGroups/{group}/providers/M/rules/on call #1");
+            [UnrecordedResource { group: id_of_group(group), id }]
+        };
+        let elsewhere = other("other");
+        let plan = removal_keeping_shared_groups(&state, &names, &elsewhere);
+        assert_eq!(plan, DestroyPlan::new::<AzureAccess>(&state, &names));
+        assert!(plan.kept_groups.is_empty());
+        let others = other("G");
+        let plan = removal_keeping_shared_groups(&state, &names, &others);
+        let [group] = &plan.kept_groups[..] else { panic!("{plan:?}") };
+        assert_eq!(
+            (group.id.name(), &group.other_resources[..]),
+            ("g", &[others[0].id.clone()][..])
+        );
+        assert!(plan.resources.iter().all(|it| it.removed_with.as_ref() != Some(&group.key)));
+    }
+
+    #[test]
+    fn group_of_one_cluster_is_not_kept() {
+        let mut state = RecordedState::default();
+        record(&mut state, INFRA, ("group", "g", Ownership::Created, &[]));
+        let names = [INFRA];
+        let id = "/subscriptions/s/resourceGroups/g/providers/M/vaults/v".to_owned();
+        let others = [UnrecordedResource { group: id_of_group("g"), id }];
+        let plan = removal_keeping_shared_groups(&state, &names, &others);
+        assert_eq!(plan, DestroyPlan::new::<AzureAccess>(&state, &names));
+        assert_eq!(plan.resources.len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! How many worker nodes the network of a cluster can serve.
 
-use crate::preflight_finding::PreflightFinding;
+use lanyard_changes::PreflightFinding;
 
 /// The ports for outbound connections that one public IP address has.
 const PORTS_PER_ADDRESS: u32 = 64_000;

@@ -8,15 +8,15 @@ use lanyard_azure::{
     ManagedIdentityBody, NetworkSecurityGroupBody, PrivateDnsLinkBody, PublicIpAddressBody,
     SoftDeletedVault, StorageAccountBody, VaultBody, VirtualNetworkBody,
 };
+use lanyard_changes::{
+    ArmResource, AzureEffect, AzureGraph, AzureResource, EffectUsage, Plan, PreflightFinding,
+    ResourceChange,
+};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 use serde_json::Value;
 
 use crate::azure_name_rules::{self as rules, AzureNameRule};
-use crate::plan::{Plan, ResourceChange};
-use crate::preflight_finding::PreflightFinding;
 use crate::quotas::readable;
-use crate::resource::{DesiredResource, ResourceDefinition};
-use crate::resource_graph::ResourceGraph;
 
 /// Checks the values of the resources that a plan creates. Sends GET requests only.
 ///
@@ -27,7 +27,7 @@ pub(crate) async fn check_values(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     plan: &Plan,
-    graph: &ResourceGraph,
+    graph: &AzureGraph,
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
     let created = plan.resources.iter().filter(|it| it.change == ResourceChange::Create);
     let created: Vec<_> = created.filter_map(|planned| graph.get(&planned.key)).collect();
@@ -42,8 +42,8 @@ pub(crate) async fn check_values(
     Ok(findings)
 }
 
-fn check_name(resource: &DesiredResource) -> Option<PreflightFinding> {
-    let violation = name_rule(&resource.id)?.check(resource.id.name()).err()?;
+fn check_name(resource: &AzureResource) -> Option<PreflightFinding> {
+    let violation = name_rule(resource.id.arm()?)?.check(resource.id.name()).err()?;
     let hint =
         "choose another name; a shorter cluster name shortens the names of all its resources";
     Some(PreflightFinding::error("names", violation.to_string(), hint))
@@ -67,7 +67,7 @@ fn name_rule(id: &ArmResourceId) -> Option<AzureNameRule> {
 
 /// Source: Microsoft Learn, "Use tags to organize your Azure resources": 50 tags, names of 512 characters (128 for
 /// storage accounts), values of 256.
-fn check_tags(resource: &DesiredResource) -> Vec<PreflightFinding> {
+fn check_tags(resource: &AzureResource) -> Vec<PreflightFinding> {
     const FORBIDDEN: &str = "<>%&\\?/";
     let tags = body_of(resource).and_then(|body| body.get("tags")?.as_object());
     let Some(tags) = tags else { return Vec::new() };
@@ -99,9 +99,9 @@ fn check_tags(resource: &DesiredResource) -> Vec<PreflightFinding> {
     problems.into_iter().map(finding).collect()
 }
 
-fn body_of(resource: &DesiredResource) -> Option<&Value> {
-    match &resource.definition {
-        ResourceDefinition::Arm { body, .. } | ResourceDefinition::Shared { body, .. } => {
+fn body_of(resource: &AzureResource) -> Option<&Value> {
+    match &resource.effect {
+        AzureEffect::Arm(ArmResource { body, usage, .. }) if *usage != EffectUsage::Existing => {
             Some(body)
         }
         _ => None,
@@ -115,7 +115,7 @@ const LOCATIONS_API_VERSION: &str = "2022-12-01";
 async fn check_regions(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-    created: &[&DesiredResource],
+    created: &[&AzureResource],
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
     let bodies = created.iter().filter_map(|resource| body_of(resource));
     let regions = bodies.filter_map(|body| body.get("location")?.as_str());
@@ -149,9 +149,9 @@ fn normalized(region: &str) -> String {
 async fn check_recovery(
     arm: &ArmClient,
     subscription: &SubscriptionId,
-    resource: &DesiredResource,
+    resource: &AzureResource,
 ) -> Result<Option<PreflightFinding>, AzureCallError> {
-    let ResourceDefinition::Arm { body, initial, .. } = &resource.definition else {
+    let AzureEffect::Arm(ArmResource { body, initial, .. }) = &resource.effect else {
         return Ok(None);
     };
     let is_recovered = initial.pointer("/properties/createMode").is_some();
@@ -172,7 +172,7 @@ async fn check_recovery(
             format!("--recover: the subscription has no deleted vault `{name}`"),
             "leave out --recover, or correct the name".to_owned(),
         ),
-        Some(vault) if vault.properties.vault_id != resource.id => (
+        Some(vault) if resource.id != vault.properties.vault_id => (
             format!("--recover: the deleted vault is `{}`", vault.properties.vault_id),
             format!(
                 "name its resource group `{}`",
@@ -193,17 +193,18 @@ async fn check_recovery(
 
 #[cfg(test)]
 mod tests {
+    use lanyard_changes::ResourceKey;
     use serde_json::json;
 
     use super::*;
-    use crate::resource::{ResourceKey, ResourceStack};
+    use crate::stacks;
 
-    fn resource(id: &str, body: Value) -> DesiredResource {
-        DesiredResource {
+    fn resource(id: &str, body: Value) -> AzureResource {
+        AzureResource {
             key: ResourceKey::new("r"),
-            stack: ResourceStack::Infra,
+            stack: stacks::INFRA,
             id: format!("/subscriptions/s/resourceGroups/{id}").parse().unwrap(),
-            definition: ResourceDefinition::tagged("2024-01-01", body),
+            effect: AzureEffect::tagged("2024-01-01", body),
             depends_on: Vec::new(),
         }
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
+use lanyard_changes::{AzureGraph, AzureResource};
 use lanyard_clock::SharedClock;
-use lanyard_infra::{DesiredResource, ResourceGraph};
 use serde_json::{Value, json};
 
 /// The seconds of the operations that go on after the reply.
@@ -32,7 +32,7 @@ pub(crate) fn operation_rules() -> Value {
 }
 
 /// The duration of the slowest chain of dependent resources, if every reply arrived as soon as Azure is done.
-pub(crate) fn critical_path(graph: &ResourceGraph) -> Duration {
+pub(crate) fn critical_path(graph: &AzureGraph) -> Duration {
     let mut ends = HashMap::new();
     let mut longest = Duration::ZERO;
     // Resources come after the ones that they need.
@@ -45,7 +45,7 @@ pub(crate) fn critical_path(graph: &ResourceGraph) -> Duration {
     longest
 }
 
-fn duration(resource: &DesiredResource) -> Duration {
+fn duration(resource: &AzureResource) -> Duration {
     let kind = resource.id.resource_type().unwrap_or_default();
     let operation = OPERATION_SECONDS.iter().find(|(known, _)| *known == kind);
     WRITE + Duration::from_secs(operation.map_or(0, |(_, seconds)| *seconds))

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use lanyard_changes::role_principals;
 use lanyard_clock::SystemClock;
 
 use super::azure_account::{AccountArgs, AzureAccount};
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if args.roll_back.roll_back {
         let principals = async || {
             let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
-            Ok(target.stack.graph.principals())
+            Ok(role_principals(&target.stack.graph))
         };
         let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
         return recorded.roll_back(&args.run, args.output.format, principals, &clock).await;

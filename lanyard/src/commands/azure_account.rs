@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
 use lanyard_azure::{ArmClient, AzureTransport, CallerIdentity, GraphClient};
+use lanyard_changes::AzureAccess;
 use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_credential::identity::{Authority, ClientId, TenantId};
 use lanyard_credential::secret::SecretText;
@@ -64,6 +65,11 @@ pub(crate) struct AzureAccount {
 }
 
 impl AzureAccount {
+    /// Access to the resources of the account. A roll-back through it creates no role assignment again.
+    pub(crate) fn access(&self) -> AzureAccess {
+        AzureAccess::new(self.arm.clone())
+    }
+
     /// Signs in, and requests a token for Azure Resource Manager, so that a wrong account is reported first.
     pub(crate) async fn sign_in(
         args: &AccountArgs,

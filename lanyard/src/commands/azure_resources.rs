@@ -15,14 +15,13 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use lanyard_azure::AzureCallError;
-use lanyard_clock::SharedClock;
-use lanyard_infra::{
-    FindingSeverity, LiveState, OwnershipTags, Plan, PreflightFinding, RecordedState,
-    ResourceError, ResourceGraph, ResourceKey, RunContext, RunOptions, RunReport,
-    UnrecordedResource, api_version_of, check_names, check_plan, find_unrecorded_resources,
-    wait_for_interrupted_writes,
+use lanyard_changes::{
+    AzureAccess, AzureGraph, EffectAccess as _, FindingSeverity, LiveState, OwnershipTags, Plan,
+    PreflightFinding, RecordedState, ResourceError, ResourceKey, RunContext, RunOptions, RunReport,
+    UnrecordedResource, find_unrecorded_resources, wait_for_interrupted_writes,
 };
+use lanyard_clock::{ErrorHint, SharedClock};
+use lanyard_infra::{check_names, check_plan, plan_changes};
 use lanyard_vocabulary::format_error_chain;
 
 use self::progress::{ProgressArgs, ProgressOutput};
@@ -79,7 +78,7 @@ impl RunArgs {
 pub(in crate::commands) struct StackTarget<'a> {
     pub(in crate::commands) account: &'a AzureAccount,
     pub(in crate::commands) journal: TargetJournal,
-    pub(in crate::commands) graph: ResourceGraph,
+    pub(in crate::commands) graph: AzureGraph,
     /// Whether the graph has all resources of the command; otherwise a further run of the same command follows.
     pub(in crate::commands) is_complete: bool,
     pub(in crate::commands) tags: OwnershipTags,
@@ -116,7 +115,7 @@ pub(in crate::commands) fn no_live_check(_live: &LiveState) -> Vec<PreflightFind
 pub(in crate::commands) async fn read_live(
     target: &StackTarget<'_>,
 ) -> Result<LiveState, CommandError> {
-    LiveState::read(&target.account.arm, &target.graph).await.map_err(|errors| {
+    lanyard_changes::read_live(&target.account.access(), &target.graph).await.map_err(|errors| {
         let text: Vec<_> = errors.iter().map(|error| format_error_chain(error)).collect();
         let failure = CommandError::unavailable(text.join("\n"));
         match errors.first() {
@@ -133,11 +132,11 @@ pub(in crate::commands) async fn make_plan(
     live_check: LiveCheck<'_>,
 ) -> Result<CheckedPlan, CommandError> {
     let live = read_live(target).await?;
-    let mut plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+    let mut plan = plan_changes(&target.graph, &live, recorded, &target.tags);
     let obsolete = obsolete_records(target, &plan).await?;
     let recorded = &recorded.without(&obsolete);
     if !obsolete.is_empty() {
-        plan = Plan::new(&target.graph, &live, recorded, &target.tags);
+        plan = plan_changes(&target.graph, &live, recorded, &target.tags);
     }
     // The resources of a further run are not obsolete.
     let keeps_others = target.keeps_superseded || !target.is_complete;
@@ -146,8 +145,9 @@ pub(in crate::commands) async fn make_plan(
     let account = target.account;
     let renamed = plan.problems().filter_map(|(_, problem)| problem.recorded_id());
     let renamed: Vec<_> = renamed.cloned().collect();
-    let removals = plan.removals(recorded);
-    let unrecorded = find_unrecorded_resources(&account.arm, &removals, &target.tags).await;
+    let removals = plan.removals::<AzureAccess>(recorded);
+    let access = account.access();
+    let unrecorded = find_unrecorded_resources(&access, &removals, &target.tags).await;
     let mut unrecorded = unrecorded.map_err(|error| preflight_error(&error))?;
     let is_renamed = |id: &str| renamed.iter().any(|it| it.as_str().eq_ignore_ascii_case(id));
     unrecorded.retain(|it| !is_renamed(&it.id));
@@ -173,7 +173,7 @@ async fn obsolete_records(
     for (key, problem) in plan.problems() {
         let Some(id) = problem.recorded_id() else { continue };
         if !target.keeps_superseded {
-            let found = target.account.arm.fetch_optional(id.as_str(), api_version_of(id)).await;
+            let found = target.account.access().read(id).await;
             if found.map_err(|error| preflight_error(&error))?.is_some() {
                 continue;
             }
@@ -183,7 +183,7 @@ async fn obsolete_records(
     Ok(obsolete)
 }
 
-fn preflight_error(error: &AzureCallError) -> CommandError {
+fn preflight_error<E: std::error::Error + ErrorHint>(error: &E) -> CommandError {
     CommandError::unavailable("the checks before the first write failed")
         .with_cause(error)
         .with_hint_of(error)
@@ -211,7 +211,8 @@ pub(in crate::commands) async fn plan_and_apply(
         let options = RunOptions { ends_run: target.is_complete, ..run.options() };
         let arm = &target.account.arm;
         let progress = &progress;
-        let context = RunContext { arm, journal, tags, caller, clock, progress, options };
+        let access = &target.account.access();
+        let context = RunContext { access, journal, tags, caller, clock, progress, options };
         let waited = wait_for_interrupted_writes(context).await;
         waited.map_err(|error| interrupted_write_error(&error))?;
         let mut checked = make_plan(target, &journal.state(), live_check).await?;
@@ -226,7 +227,7 @@ pub(in crate::commands) async fn plan_and_apply(
         }
         progress.begin(&target.graph);
         let CheckedPlan { plan, live, .. } = checked;
-        let report = lanyard_infra::apply(context, &target.graph, &plan, live).await;
+        let report = lanyard_changes::apply(context, &target.graph, &plan, live).await;
         progress.end();
         report.map(Some).map_err(|error| journal_error(&error))
     });

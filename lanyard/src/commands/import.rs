@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use lanyard_changes::{ImportResult, ImportedResource, import_resources};
 use lanyard_clock::SystemClock;
-use lanyard_infra::{ImportResult, ImportedResource, find_legacy_names, import_resources};
+use lanyard_infra::find_legacy_names;
 
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::cluster_configuration::RawConfiguration;
@@ -88,7 +89,7 @@ fn import_text(imported: &[ImportedResource], line_width: Option<usize>) -> Stri
             resource.key.as_str(),
             result_word(resource.result),
             &resource.differences.to_string(),
-            resource.id.resource_group().unwrap_or_default(),
+            resource.id.group(),
             resource.id.name(),
         ]);
     }

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lanyard_azure::{AssignedPrincipalType, PropagationWait, ResourceTags};
+use lanyard_changes::PrincipalReference;
 use lanyard_clock::SharedClock;
 use lanyard_federation::{
     IssuerContainer, IssuerDiscovery, IssuerStorageAccount, IssuerUrl, OutputFile, PublishedKeySet,
     SigningKey, SigningKeySize, SigningPublicKey, StorageNameError, cluster_authentication_file,
     discovery_file, key_set_file, signing_key_files,
 };
-use lanyard_infra::{IssuerContainerClient, OidcParameters, PrincipalReference, oidc_resources};
+use lanyard_infra::{IssuerContainerClient, OidcParameters, oidc_resources};
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::format_error_chain;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use lanyard_clock::SystemClock;
-use lanyard_infra::ResourceStack;
+use lanyard_infra::stacks;
 use lanyard_service_principals::{
     CreatedServicePrincipal, RotationOptions, ServicePrincipalClient, ServicePrincipalNames,
 };
@@ -116,7 +116,7 @@ impl Rotation<'_> {
         let stack = SharedStack {
             account: &account,
             name: &self.environment.prefix.to_string(),
-            stack: ResourceStack::Identities,
+            stack: stacks::IDENTITIES,
             environment,
         };
         let journal = stack.journal(state, lock, &clock)?;

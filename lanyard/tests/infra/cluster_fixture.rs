@@ -10,14 +10,15 @@ use lanyard_azure::{
     ArmBody as _, ArmClient, ArmRequest, AssignedPrincipalType, FederatedCredentialBody,
     RoleAssignmentBody,
 };
-use lanyard_clock::SharedClock;
-use lanyard_infra::{
-    ClusterIdentifiers, ContainerAccess, DesiredResource, DestroyPlan, Journal, JournalAccess,
-    JournalCluster, JournalError, JournalHolder, JournalLocation, LiveState, NoProgress,
-    NothingToRollBack, OwnershipTags, Plan, RecordedState, ResourceDefinition, ResourceGraph,
-    ResourceKey, ResourceStack, RollBackPlan, RunContext, RunOptions, RunReport, apply, destroy,
-    infra_resources, open_directory, roll_back, wait_for_interrupted_writes,
+use lanyard_changes::{
+    AzureAccess, AzureEffect, AzureGraph, AzureResource, ContainerAccess, DestroyPlan, Journal,
+    JournalAccess, JournalCluster, JournalError, JournalHolder, JournalLocation, LiveState,
+    NoProgress, NothingToRollBack, OwnershipTags, Plan, RecordedState, ResourceKey, RollBackPlan,
+    RunContext, RunOptions, RunReport, StackName, apply, assigns_roles, destroy, open_directory,
+    read_live, recorded_principals, role_principals, roll_back, wait_for_interrupted_writes,
 };
+use lanyard_clock::SharedClock;
+use lanyard_infra::{ClusterIdentifiers, infra_resources, plan_changes, stacks};
 use lanyard_vocabulary::{RoleDefinitionId, SubscriptionId};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -26,7 +27,7 @@ use crate::cluster_resources::{cluster_identifiers, cluster_resources, infra_par
 use crate::request_cutter::{CutPosition, RequestCutter};
 use crate::virtual_time_azure::VirtualTimeAzure;
 
-const STACKS: [ResourceStack; 2] = [ResourceStack::Infra, ResourceStack::Iam];
+const STACKS: [StackName; 2] = [stacks::INFRA, stacks::IAM];
 const STORAGE_BLOB_DATA_CONTRIBUTOR: &str = "ba92f5b4-2d11-453d-a403-e96b0029c9fe";
 
 /// The infrastructure of a cluster, its journal and the local Azure.
@@ -38,9 +39,9 @@ pub(crate) struct ClusterFixture {
     directory: TempDir,
     /// The container of the journal, and how to sign in to it; otherwise the journal is in the directory.
     container: Option<(JournalLocation, JournalAccess)>,
-    graph: ResourceGraph,
+    graph: AzureGraph,
     /// The resources at the start, also those that the graph does not have any more.
-    resources: Vec<DesiredResource>,
+    resources: Vec<AzureResource>,
     identifiers: ClusterIdentifiers,
     tags: OwnershipTags,
     /// The names of the identity of the client.
@@ -61,7 +62,7 @@ impl ClusterFixture {
         Self::start_with(cluster_resources).await
     }
 
-    async fn start_with(resources: impl FnOnce(&SubscriptionId) -> Vec<DesiredResource>) -> Self {
+    async fn start_with(resources: impl FnOnce(&SubscriptionId) -> Vec<AzureResource>) -> Self {
         let azure = VirtualTimeAzure::start().await;
         let identifiers = cluster_identifiers();
         let cutter = RequestCutter::default();
@@ -72,9 +73,9 @@ impl ClusterFixture {
             cutter,
             directory: TempDir::new().unwrap(),
             container: None,
-            graph: ResourceGraph::new(resources.clone()).unwrap(),
+            graph: AzureGraph::new(resources.clone()).unwrap(),
             resources,
-            tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+            tags: identifiers.ownership_tags(),
             caller: Box::pin(azure.owner()).await.creator_names,
             clock: azure.shared_clock(),
             identifiers,
@@ -124,6 +125,7 @@ impl ClusterFixture {
             },
             holder: JournalHolder::new(holder),
             clock: SharedClock::clone(&self.clock),
+            stack_rule: stacks::can_contain,
             lock_timeout: None,
         }
     }
@@ -134,16 +136,15 @@ impl ClusterFixture {
     }
 
     fn journal_cluster(&self) -> JournalCluster {
-        JournalCluster {
-            name: self.identifiers.name().clone(),
-            infra_id: self.identifiers.infra_id().clone(),
-            subscription: self.azure.cluster.azure.subscription.to_string(),
-        }
+        self.identifiers.journal_cluster(&self.azure.cluster.azure.subscription)
     }
 
     async fn journal(&self) -> Journal {
         match &self.container {
-            None => open_directory(self.directory.path().to_owned(), &self.journal_cluster()).await,
+            None => {
+                let (path, cluster) = (self.directory.path().to_owned(), self.journal_cluster());
+                open_directory(path, &cluster, stacks::can_contain).await
+            }
             Some((_, access)) => self.open_container(access).await,
         }
         .unwrap()
@@ -165,7 +166,7 @@ impl ClusterFixture {
         access: &JournalAccess,
     ) -> Result<Journal, JournalError> {
         let (location, _) = self.container.as_ref().unwrap();
-        let cluster = JournalCluster { name: name.parse().unwrap(), ..self.journal_cluster() };
+        let cluster = JournalCluster { name: name.to_owned(), ..self.journal_cluster() };
         location.open(access, &cluster, &|_, _| ()).await
     }
 
@@ -215,10 +216,14 @@ impl ClusterFixture {
         state
     }
 
-    fn context<'a>(&'a self, journal: &'a Journal) -> RunContext<'a> {
-        let Self { arm, clock, tags, caller, .. } = self;
+    fn context<'a>(
+        &'a self,
+        access: &'a AzureAccess,
+        journal: &'a Journal,
+    ) -> RunContext<'a, AzureAccess> {
+        let Self { clock, tags, caller, .. } = self;
         let (progress, options) = (&NoProgress, RunOptions::default());
-        RunContext { arm, journal, tags, caller, clock, progress, options }
+        RunContext { access, journal, tags, caller, clock, progress, options }
     }
 
     /// Advances the time until the work is done.
@@ -234,9 +239,13 @@ impl ClusterFixture {
         }
     }
 
+    fn access(&self) -> AzureAccess {
+        AzureAccess::new(self.arm.clone())
+    }
+
     async fn plan_with(&self, recorded: &RecordedState) -> (Plan, LiveState) {
-        let live = LiveState::read(&self.arm, &self.graph).await.unwrap();
-        (Plan::new(&self.graph, &live, recorded, &self.tags), live)
+        let live = read_live(&self.access(), &self.graph).await.unwrap();
+        (plan_changes(&self.graph, &live, recorded, &self.tags), live)
     }
 
     pub(crate) async fn plan(&self) -> Plan {
@@ -246,7 +255,8 @@ impl ClusterFixture {
 
     async fn apply_once(&self) -> RunReport {
         let journal = self.journal().await;
-        let context = self.context(&journal);
+        let access = self.access();
+        let context = self.context(&access, &journal);
         wait_for_interrupted_writes(context).await.unwrap();
         let (plan, live) = self.plan_with(&journal.state()).await;
         let report = apply(context, &self.graph, &plan, live).await.unwrap();
@@ -257,19 +267,25 @@ impl ClusterFixture {
 
     async fn destroy_once(&self) -> RunReport {
         let journal = self.journal().await;
-        let plan = DestroyPlan::new(&journal.state(), &STACKS);
-        let report = destroy(self.context(&journal), &plan, &STACKS).await.unwrap();
+        let plan = DestroyPlan::new::<AzureAccess>(&journal.state(), &STACKS);
+        let access = self.access();
+        let report = destroy(self.context(&access, &journal), &plan, &STACKS).await.unwrap();
         drop(journal.close().await);
         report
     }
 
     async fn roll_back_once(&self) -> Result<RunReport, NothingToRollBack> {
         let journal = self.journal().await;
-        let plan = RollBackPlan::new(&journal.state(), &STACKS)?;
-        let context = self.context(&journal);
+        let plan = RollBackPlan::new::<AzureAccess>(&journal.state(), &STACKS)?;
+        let mut access = self.access();
+        access.known_principals = role_principals(&self.graph).into_iter().collect();
+        if assigns_roles(&plan) {
+            let recorded = recorded_principals(&self.arm, &journal.state(), &self.tags).await;
+            access.known_principals.extend(recorded.unwrap());
+        }
+        let context = self.context(&access, &journal);
         wait_for_interrupted_writes(context).await.unwrap();
-        let principals = self.graph.principals().into_iter().collect();
-        let report = roll_back(context, &plan, &principals).await.unwrap();
+        let report = roll_back(context, &plan).await.unwrap();
         drop(journal.close().await);
         Ok(report)
     }
@@ -368,7 +384,7 @@ impl ClusterFixture {
         ids
     }
 
-    fn resource(&self, key: &str) -> &DesiredResource {
+    fn resource(&self, key: &str) -> &AzureResource {
         self.resources.iter().find(|it| it.key.as_str() == key).unwrap()
     }
 
@@ -381,7 +397,7 @@ impl ClusterFixture {
     /// Removes a resource from the configuration.
     pub(crate) fn remove_from_graph(&mut self, key: &str) {
         let resources = self.resources.iter().filter(|it| it.key.as_str() != key);
-        self.graph = ResourceGraph::new(resources.cloned().collect()).unwrap();
+        self.graph = AzureGraph::new(resources.cloned().collect()).unwrap();
     }
 
     /// Replaces a role assignment by one of the same name with the principal of another one.
@@ -416,13 +432,11 @@ impl ClusterFixture {
     }
 }
 
-fn api_version(resource: &DesiredResource) -> &'static str {
-    match &resource.definition {
-        ResourceDefinition::Existing { api_version }
-        | ResourceDefinition::Shared { api_version, .. }
-        | ResourceDefinition::Arm { api_version, .. } => api_version,
-        ResourceDefinition::FederatedCredential { .. } => FederatedCredentialBody::API_VERSION,
-        ResourceDefinition::RoleAssignment { .. } => RoleAssignmentBody::API_VERSION,
+fn api_version(resource: &AzureResource) -> &'static str {
+    match &resource.effect {
+        AzureEffect::Arm(resource) => resource.api_version,
+        AzureEffect::FederatedCredential(_) => FederatedCredentialBody::API_VERSION,
+        AzureEffect::RoleAssignment(_) => RoleAssignmentBody::API_VERSION,
     }
 }
 

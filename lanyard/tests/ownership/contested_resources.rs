@@ -4,9 +4,10 @@ use lanyard_azure::{
     ArmBody as _, ManagedIdentityBody, NetworkSecurityGroupBody, ResourceGroupBody,
     RoleAssignmentBody,
 };
-use lanyard_infra::{
-    DesiredResource, PrincipalReference, ResourceDefinition, ResourceKey, ResourceStack,
+use lanyard_changes::{
+    AzureEffect, AzureResource, PrincipalReference, ResourceKey, RoleAssignment, StackName,
 };
+use lanyard_infra::stacks;
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -18,28 +19,28 @@ pub(crate) const ROLE: usize = 4;
 
 /// The resources in the order of their dependencies. Those of the group `user` are in a group that lanyard did not
 /// create.
-pub(crate) fn desired_resources(subscription: &SubscriptionId) -> Vec<DesiredResource> {
+pub(crate) fn desired_resources(subscription: &SubscriptionId) -> Vec<AzureResource> {
     let group = |name| ResourceGroupBody::id(subscription, name);
     let (own, user) = (group("own"), group("user"));
     let security_group = |group: &ArmResourceId| {
         group.provider_resource(NetworkSecurityGroupBody::RESOURCE_TYPE, "contested")
     };
-    let resource = |key: &str, stack, id: ArmResourceId, definition, needs: &[&str]| {
+    let resource = |key: &str, stack: &StackName, id: ArmResourceId, effect, needs: &[&str]| {
         let depends_on = needs.iter().map(|key| ResourceKey::new(*key)).collect();
-        DesiredResource { key: ResourceKey::new(key), stack, id, definition, depends_on }
+        let (key, stack) = (ResourceKey::new(key), stack.clone());
+        AzureResource { key, stack, id: id.into(), effect, depends_on }
     };
-    let located = |api_version| {
-        ResourceDefinition::tagged(api_version, json!({ "location": "eastus", "tags": {} }))
-    };
+    let located =
+        |api_version| AzureEffect::tagged(api_version, json!({ "location": "eastus", "tags": {} }));
     let network = || located(NetworkSecurityGroupBody::API_VERSION);
-    let role = ResourceDefinition::RoleAssignment {
+    let role = AzureEffect::RoleAssignment(RoleAssignment {
         subscription: subscription.clone(),
         role: RoleDefinitionId::KEY_VAULT_CRYPTO_USER,
         scope: user.clone(),
         principal: PrincipalReference::identity(ResourceKey::new("identity")),
-    };
+    });
     let identity = user.provider_resource(ManagedIdentityBody::RESOURCE_TYPE, "contested");
-    let (infra, iam) = (ResourceStack::Infra, ResourceStack::Iam);
+    let (infra, iam) = (&stacks::INFRA, &stacks::IAM);
     vec![
         resource("group", infra, own.clone(), located(ResourceGroupBody::API_VERSION), &[]),
         resource("nsg", infra, security_group(&own), network(), &["group"]),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lanyard_azure::{ArmBody as _, ManagedIdentityBody, RoleAssignmentBody};
+use lanyard_changes::{AzureAccess, AzureGraph, read_live};
 use lanyard_clock::Clock as _;
 use lanyard_infra::{
-    LiveState, ResourceGraph, delete_orphaned_assignment, find_orphaned_assignments,
-    find_other_role_assignments,
+    delete_orphaned_assignment, find_orphaned_assignments, find_other_role_assignments,
 };
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId};
 use serde_json::{Value, json};
@@ -80,9 +80,10 @@ fn role_assignment_of_an_identity_of_another_client_is_left_out() {
         let clients = TwoClients::new();
         let (arm, _) = clients.lanyard_clients();
         let subscription = "sub".parse().unwrap();
-        let graph = ResourceGraph::new(desired_resources(&subscription)).unwrap();
+        let graph = AzureGraph::new(desired_resources(&subscription)).unwrap();
         let is_identity = |id: &ArmResourceId| id.has_type(ManagedIdentityBody::RESOURCE_TYPE);
-        let identity = graph.resources().iter().find(|it| is_identity(&it.id)).unwrap().id.clone();
+        let mut ids = graph.resources().iter().filter_map(|it| it.id.arm());
+        let identity = ids.find(|id| is_identity(id)).unwrap().clone();
         let put = |tags: &Value| {
             clients.write("PUT", &identity, &json!({ "location": "eastus", "tags": tags }));
         };
@@ -94,7 +95,8 @@ fn role_assignment_of_an_identity_of_another_client_is_left_out() {
         let own = json!({ "lanyard-cluster": "harbour", "lanyard-infra-id": "harbour-x7k2p" });
         for (tags, expected) in [(foreign, Vec::new()), (own, vec![NAME.to_string()])] {
             put(&tags);
-            let live = LiveState::read(&arm, &graph);
+            let access = AzureAccess::new(arm.clone());
+            let live = read_live(&access, &graph);
             let live = clients.while_time_advances(live).await.unwrap();
             let tags = clients.tags();
             let search = find_other_role_assignments(&arm, &subscription, &graph, &live, tags);

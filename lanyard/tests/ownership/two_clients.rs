@@ -8,14 +8,15 @@ use azure_core::credentials::TokenCredential;
 use lanyard_azure::{
     ArmClient, AzureTransport, AzureTransportSettings, CallerIdentity, GraphClient, RetryPolicy,
 };
+use lanyard_changes::{
+    AzureAccess, AzureGraph, DestroyPlan, Journal, JournalCluster, NoProgress, OwnershipTags,
+    RollBackPlan, RunContext, RunOptions, RunReport, StackName, api_version_of, apply, destroy,
+    open_directory, read_live, roll_back, wait_for_interrupted_writes,
+};
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::{AzureState, EngineFixture, Ingress};
-use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, Journal, JournalCluster, LiveState, NoProgress, OwnershipTags,
-    Plan, ResourceGraph, ResourceStack, RollBackPlan, RunContext, RunOptions, RunReport,
-    api_version_of, apply, destroy, open_directory, roll_back, wait_for_interrupted_writes,
-};
+use lanyard_infra::{ClusterIdentifiers, plan_changes, stacks};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, cloud};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ use uuid::Uuid;
 use crate::contested_resources::{OWN_GROUP, ROLE, desired_resources, other_body};
 use crate::engine_client::{ARM_AUDIENCE, CutPosition, EngineClient, EngineCredential, Intruder};
 
-const STACKS: [ResourceStack; 2] = [ResourceStack::Infra, ResourceStack::Iam];
+const STACKS: [StackName; 2] = [stacks::INFRA, stacks::IAM];
 
 /// A run of lanyard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +81,9 @@ impl TwoClients {
             other,
             other_object,
             caller,
-            ids: resources.into_iter().map(|resource| resource.id).collect(),
-            tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
-            cluster: JournalCluster::new(&identifiers, &subscription),
+            ids: resources.iter().filter_map(|resource| resource.id.arm().cloned()).collect(),
+            tags: identifiers.ownership_tags(),
+            cluster: identifiers.journal_cluster(&subscription),
             initial: AzureState::default(),
             engine,
         };
@@ -223,14 +224,14 @@ impl TwoClients {
         let shared: SharedClock = Arc::new(clock.clone());
         let (arm, _) = self.arm_and_graph(client);
         let path = directory.path().join("journal");
-        let journal = open_directory(path, &self.cluster).await.unwrap();
+        let journal = open_directory(path, &self.cluster, stacks::can_contain).await.unwrap();
         let options = RunOptions {
             parallel: 1,
             retry_timeout: Duration::from_mins(2),
             ..RunOptions::default()
         };
         let context = RunContext {
-            arm: &arm,
+            access: &AzureAccess::new(arm),
             journal: &journal,
             tags: &self.tags,
             caller: &self.caller,
@@ -250,7 +251,7 @@ impl TwoClients {
     async fn work(
         &self,
         run: Run,
-        context: RunContext<'_>,
+        context: RunContext<'_, AzureAccess>,
         journal: &Journal,
     ) -> Option<RunReport> {
         wait_for_interrupted_writes(context).await.ok()?;
@@ -261,18 +262,18 @@ impl TwoClients {
                     let key = resources.remove(number).key;
                     resources.retain(|it| !it.depends_on.contains(&key));
                 }
-                let graph = ResourceGraph::new(resources).unwrap();
-                let live = LiveState::read(context.arm, &graph).await.ok()?;
-                let plan = Plan::new(&graph, &live, &journal.state(), &self.tags);
+                let graph = AzureGraph::new(resources).unwrap();
+                let live = read_live(context.access, &graph).await.ok()?;
+                let plan = plan_changes(&graph, &live, &journal.state(), &self.tags);
                 Some(apply(context, &graph, &plan, live).await.unwrap())
             }
             Run::Destroy => {
-                let plan = DestroyPlan::new(&journal.state(), &STACKS);
+                let plan = DestroyPlan::new::<AzureAccess>(&journal.state(), &STACKS);
                 Some(destroy(context, &plan, &STACKS).await.unwrap())
             }
             Run::RollBack => {
-                let plan = RollBackPlan::new(&journal.state(), &STACKS).ok()?;
-                roll_back(context, &plan, &BTreeSet::new()).await.ok()
+                let plan = RollBackPlan::new::<AzureAccess>(&journal.state(), &STACKS).ok()?;
+                roll_back(context, &plan).await.ok()
             }
         }
     }

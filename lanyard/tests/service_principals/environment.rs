@@ -11,16 +11,16 @@ use lanyard_azure::{
     AzureTransport, AzureTransportSettings, CallerIdentity, GraphClient, PropagationWait,
     RetryPolicy,
 };
+use lanyard_changes::{
+    ContainerAccess, JournalAccess, JournalCluster, JournalHolder, JournalLocation, JournalLock,
+};
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_credential::bundle::CertificateBundle;
 use lanyard_credential::document::CredentialDocument;
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::{AzureState, EngineFixture, Ingress};
-use lanyard_infra::{
-    ClusterIdentifiers, ContainerAccess, JournalAccess, JournalCluster, JournalHolder,
-    JournalLocation, JournalLock,
-};
+use lanyard_infra::{ClusterIdentifiers, stacks};
 use lanyard_service_principals::{
     CredentialVault, ServicePrincipalClient, ServicePrincipalNames, TokenProof,
 };
@@ -80,7 +80,7 @@ impl Environment {
         let names = ServicePrincipalNames::new(Component::ControlPlaneOperator, &prefix).unwrap();
         let environment = Self {
             owner: EngineCredential::new(&engine, owner),
-            cluster: JournalCluster::new(&identifiers, &"sub".parse().unwrap()),
+            cluster: identifiers.journal_cluster(&"sub".parse().unwrap()),
             names,
             certificates: Mutex::default(),
             engine,
@@ -176,7 +176,7 @@ impl Environment {
         &self,
         holder: &str,
         http: Arc<dyn HttpClient>,
-    ) -> Result<JournalLock, lanyard_infra::JournalError> {
+    ) -> Result<JournalLock, lanyard_changes::JournalError> {
         let access = JournalAccess {
             container: ContainerAccess {
                 credential: Arc::<EngineCredential>::clone(&self.owner),
@@ -184,6 +184,7 @@ impl Environment {
             },
             holder: JournalHolder::new(holder),
             clock: Arc::new(self.clock()),
+            stack_rule: stacks::can_contain,
             lock_timeout: None,
         };
         let location: JournalLocation = JOURNAL.parse().unwrap();

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use lanyard_azure::{ResourceGroupBody, ResourceTags};
+use lanyard_changes::{AzureResource, PrincipalReference};
 use lanyard_infra::{
-    ClusterIdentifiers, DesiredResource, IamParameters, InfraParameters, LegacyNames,
-    PrincipalReference, RoleIdentity, RoleOptions, RoleParameters, RoleProfile, iam_resources,
-    identity_key, infra_resources, role_resources, workload_identities,
+    ClusterIdentifiers, IamParameters, InfraParameters, LegacyNames, RoleIdentity, RoleOptions,
+    RoleParameters, RoleProfile, iam_resources, identity_key, infra_resources, role_resources,
+    workload_identities,
 };
 use lanyard_vocabulary::SubscriptionId;
 
@@ -17,7 +18,7 @@ pub(crate) fn cluster_identifiers() -> ClusterIdentifiers {
 }
 
 /// Groups, network, DNS and load balancer, eight identities with 13 federated credentials, and 18 roles.
-pub(crate) fn cluster_resources(subscription: &SubscriptionId) -> Vec<DesiredResource> {
+pub(crate) fn cluster_resources(subscription: &SubscriptionId) -> Vec<AzureResource> {
     let iam = IamParameters {
         subscription: subscription.clone(),
         identifiers: cluster_identifiers(),

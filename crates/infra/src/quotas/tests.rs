@@ -1,16 +1,14 @@
 use lanyard_azure::ResourceUsageName;
+use lanyard_changes::FindingSeverity::{Error, Warning};
+use lanyard_changes::{AzureGraph, LiveState, OwnershipTags, Plan, RecordedState, arm_resource};
 use lanyard_vocabulary::ArmResourceId;
 use proptest::prelude::*;
 
 use super::*;
 use crate::aks_graph::{AksParameters, aks_resources};
 use crate::iam_graph::{DataPlaneParameters, data_plane_resources};
-use crate::journal::RecordedState;
-use crate::live_state::{LiveResource, LiveState};
-use crate::ownership_tags::OwnershipTags;
-use crate::preflight_finding::FindingSeverity::{Error, Warning};
 
-fn aks(max_nodes: Option<u32>) -> Vec<DesiredResource> {
+fn aks(max_nodes: Option<u32>) -> Vec<AzureResource> {
     aks_resources(&AksParameters {
         subscription: "s".parse().unwrap(),
         prefix: "dev".to_owned(),
@@ -23,18 +21,21 @@ fn aks(max_nodes: Option<u32>) -> Vec<DesiredResource> {
     })
 }
 
-fn needs(resources: Vec<DesiredResource>, live: &LiveState) -> QuotaNeeds {
-    let graph = ResourceGraph::new(resources).unwrap();
-    let tags = OwnershipTags::new(&"dev".parse().unwrap(), &"dev".parse().unwrap());
-    QuotaNeeds::of_plan(&Plan::new(&graph, live, &RecordedState::default(), &tags), &graph)
+fn needs(resources: Vec<AzureResource>, live: &LiveState) -> QuotaNeeds {
+    let graph = AzureGraph::new(resources).unwrap();
+    let tags = OwnershipTags::new("dev", "dev");
+    QuotaNeeds::of_plan(
+        &Plan::new(&graph, live, &RecordedState::default(), &tags, |_| false),
+        &graph,
+    )
 }
 
 /// A live state with these resources, without properties.
-fn live_resources<'a>(resources: impl Iterator<Item = &'a DesiredResource>) -> LiveState {
+fn live_resources<'a>(resources: impl Iterator<Item = &'a AzureResource>) -> LiveState {
     let mut live = LiveState::default();
     for resource in resources {
-        let (id, body) = (resource.id.clone(), serde_json::json!({}));
-        live.set(resource.key.clone(), Some(LiveResource { id, body }));
+        let found = arm_resource(resource.id.clone(), serde_json::json!({}));
+        live.set(resource.key.clone(), Some(found));
     }
     live
 }

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lanyard_changes::{
+    AzureGraph, FindingSeverity, LiveState, PreflightFinding, PrincipalReference, RunReport,
+};
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    ClusterIdentities, ControlPlaneIdentities, DataPlaneIdentities, FindingSeverity,
-    InfraParameters, JournalCluster, LegacyNames, LintNote, LiveState, OwnershipTags,
-    PreflightFinding, PrincipalReference, ResourceGraph, ResourceStack, RoleIdentity, RoleOptions,
-    RoleParameters, RunReport, WorkloadIdentities, check_live_network, check_network_ids,
-    find_principals, find_public_zone, iam_resources, identity_key, infra_output, infra_resources,
-    role_resources, workload_identities,
+    ClusterIdentities, ControlPlaneIdentities, DataPlaneIdentities, InfraParameters, LegacyNames,
+    LintNote, RoleIdentity, RoleOptions, RoleParameters, WorkloadIdentities, check_live_network,
+    check_network_ids, find_principals, find_public_zone, iam_resources, identity_key,
+    infra_output, infra_resources, role_resources, stacks, workload_identities,
 };
 use lanyard_vocabulary::{ArmResourceId, Component, EntraClientId, format_error_chain};
 
@@ -91,7 +92,7 @@ impl<'a> ClusterTarget<'a> {
             }
             (infra, public_zone) = (Some(parameters), Some(zone));
         }
-        let graph = ResourceGraph::new(resources).map_err(|error| {
+        let graph = AzureGraph::new(resources).map_err(|error| {
             CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
         })?;
         let stack = StackTarget {
@@ -99,7 +100,7 @@ impl<'a> ClusterTarget<'a> {
             journal,
             graph,
             is_complete: true,
-            tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+            tags: identifiers.ownership_tags(),
             keeps_superseded: false,
         };
         Ok(Self {
@@ -181,7 +182,7 @@ fn cluster_journal(
     state: &StateArgs,
 ) -> Result<TargetJournal, CommandError> {
     let identifiers = &configuration.identifiers;
-    let cluster = JournalCluster::new(identifiers, &context.account.subscription);
+    let cluster = identifiers.journal_cluster(&context.account.subscription);
     state.journal(context, cluster, identifiers.infra_id().as_str())
 }
 
@@ -191,13 +192,13 @@ pub(in crate::commands) fn recorded_cluster<'a>(
     configuration: &ClusterConfiguration,
     state: &StateArgs,
 ) -> Result<RecordedStacks<'a>, CommandError> {
-    let infra = configuration.infra.as_ref().map(|_| ResourceStack::Infra);
-    let iam = configuration.iam.as_ref().map(|_| ResourceStack::Iam);
+    let infra = configuration.infra.as_ref().map(|_| stacks::INFRA);
+    let iam = configuration.iam.as_ref().map(|_| stacks::IAM);
     let identifiers = &configuration.identifiers;
     Ok(RecordedStacks {
         account: context.account,
         journal: cluster_journal(context, configuration, state)?,
-        tags: OwnershipTags::new(identifiers.name(), identifiers.infra_id()),
+        tags: identifiers.ownership_tags(),
         stacks: infra.into_iter().chain(iam).collect(),
     })
 }

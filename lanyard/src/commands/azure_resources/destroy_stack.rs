@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use lanyard_azure::RateLimitHeadroom;
+use lanyard_changes::{
+    AzureAccess, DestroyPlan, JournalLocation, KeptGroup, OwnershipTags, RecordedState, ResourceId,
+    RunContext, RunOptions, RunReport, StackName, UnrecordedResource, destroy,
+    find_unrecorded_resources, wait_for_interrupted_writes,
+};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
-    ClusterIdentifiers, DestroyPlan, JournalCluster, JournalLocation, KeptGroup, LockedResource,
-    OwnershipTags, RecordedState, ResourceStack, RunContext, RunOptions, RunReport,
-    UnrecordedResource, destroy, find_locked_deletions, find_unrecorded_resources,
-    wait_for_interrupted_writes,
+    ClusterIdentifiers, LockedResource, find_locked_deletions, removal_keeping_shared_groups,
 };
 use lanyard_vocabulary::ArmResourceId;
 use serde::{Serialize, Serializer};
@@ -77,14 +79,14 @@ pub(in crate::commands) struct RecordedStacks<'a> {
     /// The tags of the resources that lanyard created for the stacks.
     pub(in crate::commands) tags: OwnershipTags,
     /// The stacks of the journal that are removed.
-    pub(in crate::commands) stacks: Vec<ResourceStack>,
+    pub(in crate::commands) stacks: Vec<StackName>,
 }
 
 /// Removes what the journal of a cluster records for the stack.
 pub(in crate::commands) async fn destroy_cluster_stack(
     cluster: &ClusterArgs,
     args: &DestroyArgs,
-    stack: ResourceStack,
+    stack: StackName,
     environment: &ProcessEnvironment,
 ) -> CommandResult {
     let identifiers = cluster.identifiers()?;
@@ -101,15 +103,15 @@ impl<'a> RecordedStacks<'a> {
     pub(in crate::commands) fn of_cluster(
         account: &'a AzureAccount,
         identifiers: &ClusterIdentifiers,
-        stacks: Vec<ResourceStack>,
+        stacks: Vec<StackName>,
         run: &RunArgs,
         environment: &ProcessEnvironment,
         clock: &SharedClock,
     ) -> Result<Self, CommandError> {
-        let cluster = JournalCluster::new(identifiers, &account.subscription);
+        let cluster = identifiers.journal_cluster(&account.subscription);
         let context = run.journal_context(account, environment, clock);
         let journal = run.state.journal(context, cluster, identifiers.infra_id().as_str())?;
-        let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
+        let tags = identifiers.ownership_tags();
         Ok(Self { account, journal, tags, stacks })
     }
 
@@ -155,9 +157,9 @@ impl<'a> RecordedStacks<'a> {
         &self,
         known: &RecordedState,
     ) -> Result<PlannedRemoval, CommandError> {
-        let whole = DestroyPlan::new(known, &self.stacks);
+        let whole = DestroyPlan::new::<AzureAccess>(known, &self.stacks);
         let mut unrecorded = self.find_unrecorded(&whole).await?;
-        let plan = DestroyPlan::keeping_shared_groups(known, &self.stacks, &unrecorded);
+        let plan = removal_keeping_shared_groups(known, &self.stacks, &unrecorded);
         unrecorded.retain(|it| !plan.kept_groups.iter().any(|group| group.id == it.group));
         Ok(PlannedRemoval { plan, unrecorded })
     }
@@ -177,8 +179,8 @@ impl<'a> RecordedStacks<'a> {
         let options = RunOptions { removes_unrecorded: include_unrecorded, ..run.options() };
         let removal = self.journal.write(async |journal| {
             let progress = run.progress();
-            let context =
-                RunContext { arm, journal, tags, caller, clock, progress: &progress, options };
+            let (access, progress) = (&self.account.access(), &progress);
+            let context = RunContext { access, journal, tags, caller, clock, progress, options };
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
             let planned = plan(journal.state()).await?;
@@ -186,7 +188,7 @@ impl<'a> RecordedStacks<'a> {
             let report = destroy(context, &planned.plan, &self.stacks).await;
             progress.end();
             let report = report.map_err(|error| journal_error(&error))?;
-            let left = DestroyPlan::new(&journal.state(), &self.stacks);
+            let left = DestroyPlan::new::<AzureAccess>(&journal.state(), &self.stacks);
             let is_empty = left.resources.is_empty();
             let run = Some((report, arm.lowest_headroom()));
             Ok(StackRemoval { plan: planned.plan, run, is_empty })
@@ -224,7 +226,7 @@ impl<'a> RecordedStacks<'a> {
         &self,
         plan: &DestroyPlan,
     ) -> Result<Vec<UnrecordedResource>, CommandError> {
-        find_unrecorded_resources(&self.account.arm, plan, &self.tags).await.map_err(|error| {
+        find_unrecorded_resources(&self.account.access(), plan, &self.tags).await.map_err(|error| {
             CommandError::unavailable("listing the resources of the groups failed")
                 .with_cause(&error)
                 .with_hint_of(&error)
@@ -293,7 +295,7 @@ impl StackRemoval {
     }
 
     /// The ids of the resources that the command removed, or planned to remove.
-    pub(in crate::commands) fn ids(&self) -> impl Iterator<Item = &ArmResourceId> {
+    pub(in crate::commands) fn ids(&self) -> impl Iterator<Item = &ResourceId> {
         self.plan.resources.iter().map(|resource| &resource.id)
     }
 
@@ -354,7 +356,8 @@ fn locked_error(locked: &[LockedResource]) -> CommandError {
 
 /// Why a group stays, what is in it, and how to delete it later.
 fn kept_group_text(group: &KeptGroup) -> String {
-    let (name, subscription) = (group.id.name(), group.id.subscription());
+    let subscription = group.id.arm().map_or("", ArmResourceId::subscription);
+    let name = group.id.name();
     format!(
         "note: the resource group `{name}` stays, because it contains resources that are not part of this removal:\n{}\nhint: after the removal, lanyard no longer records the group, and does not delete it; when nothing needs it, run `az group delete --subscription {subscription} --name {name}`",
         group.other_resources.join("\n")
@@ -386,7 +389,6 @@ fn plan_text(plan: &DestroyPlan) -> String {
 pub(super) fn removed_rows(plan: &DestroyPlan) -> impl Iterator<Item = [&str; 4]> {
     plan.resources.iter().map(|resource| {
         let with = resource.removed_with.as_ref().map_or("", |key| key.as_str());
-        let group = resource.id.resource_group().unwrap_or_default();
-        [resource.key.as_str(), with, group, resource.id.name()]
+        [resource.key.as_str(), with, resource.id.group(), resource.id.name()]
     })
 }

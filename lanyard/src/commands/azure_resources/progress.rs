@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use lanyard_infra::{ProgressEvent, ProgressObserver, ProgressPhase, ResourceGraph, ResourceKey};
+use lanyard_changes::{AzureGraph, ProgressEvent, ProgressObserver, ProgressPhase, ResourceKey};
 use parking_lot::Mutex;
 
 use crate::output;
@@ -57,7 +57,7 @@ impl ProgressArgs {
 
 impl ProgressOutput {
     /// Prepares the tree of the resources.
-    pub(in crate::commands) fn begin(&self, graph: &ResourceGraph) {
+    pub(in crate::commands) fn begin(&self, graph: &AzureGraph) {
         if let Self::Tree(tree) = self {
             tree.begin(graph);
         }
@@ -111,7 +111,7 @@ pub(in crate::commands) struct ProgressTree {
 }
 
 impl ProgressTree {
-    fn begin(&self, graph: &ResourceGraph) {
+    fn begin(&self, graph: &AzureGraph) {
         let mut depths = self.depths.lock();
         for resource in graph.resources() {
             let above = resource.depends_on.iter().filter_map(|key| depths.get(key)).max();

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lanyard_azure::RateLimitHeadroom;
-use lanyard_clock::ErrorHint as _;
-use lanyard_infra::{
-    FindingSeverity, PRICES_OF, PlanProblem, PlannedResource, PreflightFinding, PropertyDifference,
-    ResourceChange, ResourceCost, ResourceGraph, ResourceKey, ResourceOutcome, RunReport,
-    critical_path, monthly_cost,
+use lanyard_changes::{
+    AzureGraph, FindingSeverity, PlanProblem, PlannedResource, PreflightFinding,
+    PropertyDifference, ResourceChange, ResourceId, ResourceKey, ResourceOutcome, RunReport,
+    critical_path,
 };
-use lanyard_vocabulary::{ArmResourceId, format_error_chain};
+use lanyard_clock::ErrorHint as _;
+use lanyard_infra::{PRICES_OF, ResourceCost, monthly_cost};
+use lanyard_vocabulary::format_error_chain;
 use serde::Serialize;
 
 use super::CheckedPlan;
@@ -54,8 +55,8 @@ pub(in crate::commands) fn plan_text(checked: &CheckedPlan, line_width: Option<u
         ]);
         for planned in &changed {
             let word = change_word(&planned.change).unwrap_or_default();
-            let group = planned.id.resource_group().unwrap_or_default();
-            table.add_row([planned.key.as_str(), word, group, planned.id.name()]);
+            let id = &planned.id;
+            table.add_row([planned.key.as_str(), word, id.group(), id.name()]);
         }
         sections.push(table.render(line_width));
     }
@@ -170,7 +171,7 @@ pub(in crate::commands) struct RunSummary {
 struct ResourceSummary {
     key: ResourceKey,
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<ArmResourceId>,
+    id: Option<ResourceId>,
     result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
@@ -191,12 +192,10 @@ impl RunSummary {
     /// Summarizes a run over the resources of a graph.
     pub(in crate::commands) fn new(
         report: &RunReport,
-        graph: &ResourceGraph,
+        graph: &AzureGraph,
         headroom: Option<RateLimitHeadroom>,
     ) -> Self {
-        let dependencies: BTreeMap<_, _> =
-            graph.resources().iter().map(|it| (it.key.clone(), it.depends_on.clone())).collect();
-        Self::with_dependencies(report, &dependencies, headroom)
+        Self::with_dependencies(report, &graph.dependencies(), headroom)
     }
 
     /// Summarizes a run with these dependencies between the resources.

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lanyard_clock::SharedClock;
-use lanyard_infra::{
-    RecordedState, RollBackPlan, RunContext, roll_back, wait_for_interrupted_writes,
+use lanyard_azure::AzureCallError;
+use lanyard_changes::{
+    AzureAccess, RecordedState, RollBackPlan, RunContext, assigns_roles, recorded_principals,
+    roll_back, wait_for_interrupted_writes,
 };
+use lanyard_clock::SharedClock;
 use uuid::Uuid;
 
 use super::destroy_stack::{RecordedStacks, removed_rows, unrecorded_error};
@@ -42,14 +44,21 @@ impl RecordedStacks<'_> {
         let report = self.journal.write(async |journal| {
             let plan = self.roll_back_plan(&journal.state())?;
             let mut known = BTreeSet::from([signed_in.object_id]);
-            if plan.assigns_roles() {
+            let assigns_roles = assigns_roles(&plan);
+            if assigns_roles {
                 known.extend(principals().await?);
             }
             output::print_stderr(&plan_text(&plan));
             let progress = run.progress();
             let options = run.options();
+            if assigns_roles {
+                let recorded = recorded_principals(arm, &journal.state(), tags).await;
+                known.extend(recorded.map_err(|error| identities_error(&error))?);
+            }
+            let access = &AzureAccess { arm: arm.clone(), known_principals: known };
+            let progress = &progress;
             let context =
-                RunContext { arm, journal, tags, caller, clock, progress: &progress, options };
+                RunContext { access, journal, tags, caller, clock, progress, options };
             let waited = wait_for_interrupted_writes(context).await;
             waited.map_err(|error| interrupted_write_error(&error))?;
             let unrecorded = self.find_unrecorded(&plan.removed).await?;
@@ -57,7 +66,7 @@ impl RecordedStacks<'_> {
                 let hint = "run the command without --roll-back, which continues the interrupted run; or move or delete the resources, then run the command again";
                 return Err(unrecorded_error(&unrecorded, hint));
             }
-            let report = roll_back(context, &plan, &known).await;
+            let report = roll_back(context, &plan).await;
             progress.end();
             report.map_err(|error| {
                 CommandError::unavailable("the roll-back failed")
@@ -73,9 +82,17 @@ impl RecordedStacks<'_> {
     }
 
     fn roll_back_plan(&self, recorded: &RecordedState) -> Result<RollBackPlan, CommandError> {
-        RollBackPlan::new(recorded, &self.stacks)
+        RollBackPlan::new::<AzureAccess>(recorded, &self.stacks)
             .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint_of(&error))
     }
+}
+
+fn identities_error(error: &AzureCallError) -> CommandError {
+    CommandError::unavailable(
+        "the roll-back failed: reading the managed identities of the journal failed",
+    )
+    .with_cause(error)
+    .with_hint_of(error)
 }
 
 fn plan_text(plan: &RollBackPlan) -> String {
@@ -91,7 +108,7 @@ fn plan_text(plan: &RollBackPlan) -> String {
     ]);
     for resource in &plan.restored {
         let word = if resource.recreated { "recreate" } else { "restore" };
-        let group = resource.id.resource_group().unwrap_or_default();
+        let group = resource.id.group();
         table.add_row([resource.key.as_str(), word, "", group, resource.id.name()]);
     }
     for [key, with, group, name] in removed_rows(&plan.removed) {

@@ -2,11 +2,11 @@
 //!
 //! Their journal has the name of the stack where that of a cluster has an infrastructure id.
 
-use lanyard_clock::SharedClock;
-use lanyard_infra::{
-    CcoctlOwner, ClusterIdentifiers, DesiredResource, JournalCluster, OwnershipTags, ResourceGraph,
-    ResourceStack, RunReport, import_resources,
+use lanyard_changes::{
+    AzureGraph, AzureResource, OwnershipTags, RunReport, StackName, import_resources,
 };
+use lanyard_clock::SharedClock;
+use lanyard_infra::{CcoctlOwner, ClusterIdentifiers, stacks};
 
 use super::destroy_stack::{DestroyArgs, RecordedStacks, StackRemoval};
 use super::report::plan_text;
@@ -32,7 +32,7 @@ pub(in crate::commands) struct SharedRunArgs {
 }
 
 /// The name of a shared stack's journal below the default location.
-pub(in crate::commands) fn journal_name(stack: ResourceStack, name: &str) -> String {
+pub(in crate::commands) fn journal_name(stack: &StackName, name: &str) -> String {
     format!("{stack}-{}", name.to_ascii_lowercase())
 }
 
@@ -41,7 +41,7 @@ pub(in crate::commands) struct SharedStack<'a> {
     pub(in crate::commands) account: &'a AzureAccount,
     /// The name of the stack's main resource, which is unique among stacks of its kind.
     pub(in crate::commands) name: &'a str,
-    pub(in crate::commands) stack: ResourceStack,
+    pub(in crate::commands) stack: StackName,
     pub(in crate::commands) environment: &'a ProcessEnvironment,
 }
 
@@ -57,7 +57,7 @@ impl<'a> SharedStack<'a> {
             name.parse().map_err(|error: lanyard_infra::ClusterIdentifierError| invalid(&error))?;
         let stack = self
             .stack
-            .name()
+            .as_str()
             .parse()
             .map_err(|error: lanyard_vocabulary::ParseIdentifierError| invalid(&error))?;
         ClusterIdentifiers::new(name, stack).map_err(|error| invalid(&error))
@@ -65,7 +65,7 @@ impl<'a> SharedStack<'a> {
 
     /// Whether the resources are those of ccoctl, whose create commands delete nothing.
     fn is_ccoctl(&self) -> bool {
-        self.stack == ResourceStack::Ccoctl
+        self.stack == stacks::CCOCTL
     }
 
     /// The tags on the resources that lanyard creates for the stack.
@@ -74,8 +74,8 @@ impl<'a> SharedStack<'a> {
     }
 
     fn tags(&self, identifiers: &ClusterIdentifiers) -> OwnershipTags {
-        let tags = OwnershipTags::new(identifiers.name(), identifiers.infra_id());
-        if self.is_ccoctl() { tags.with_ccoctl_owner(CcoctlOwner::new(self.name)) } else { tags }
+        let tags = identifiers.ownership_tags();
+        if self.is_ccoctl() { tags.with_mark_of(CcoctlOwner::new(self.name).mark()) } else { tags }
     }
 
     /// The journal of the stack.
@@ -86,21 +86,21 @@ impl<'a> SharedStack<'a> {
         clock: &SharedClock,
     ) -> Result<TargetJournal, CommandError> {
         let identifiers = self.identifiers()?;
-        let cluster = JournalCluster::new(&identifiers, &self.account.subscription);
+        let cluster = identifiers.journal_cluster(&self.account.subscription);
         let (account, environment) = (self.account, self.environment);
         let lock_timeout = lock.lock_timeout;
         let context = JournalContext { account, environment, clock, lock_timeout };
-        state.journal(context, cluster, &journal_name(self.stack, self.name))
+        state.journal(context, cluster, &journal_name(&self.stack, self.name))
     }
 
     /// The target with these resources.
     pub(in crate::commands) fn target(
         &self,
-        resources: Vec<DesiredResource>,
+        resources: Vec<AzureResource>,
         run: &RunArgs,
         clock: &SharedClock,
     ) -> Result<StackTarget<'a>, CommandError> {
-        let graph = ResourceGraph::new(resources).map_err(|error| {
+        let graph = AzureGraph::new(resources).map_err(|error| {
             CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
         })?;
         Ok(StackTarget {
@@ -116,7 +116,7 @@ impl<'a> SharedStack<'a> {
     /// Creates the resources and prints the result. Returns the report if everything succeeded.
     pub(in crate::commands) async fn create(
         &self,
-        resources: Vec<DesiredResource>,
+        resources: Vec<AzureResource>,
         args: &SharedRunArgs,
         format: CliOutputFormat,
         clock: &SharedClock,
@@ -131,7 +131,7 @@ impl<'a> SharedStack<'a> {
     /// Creates the resources. Returns `None` if the plan cannot be applied; nothing was written then.
     pub(in crate::commands) async fn apply(
         &self,
-        resources: Vec<DesiredResource>,
+        resources: Vec<AzureResource>,
         args: &SharedRunArgs,
         clock: &SharedClock,
     ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
@@ -141,7 +141,7 @@ impl<'a> SharedStack<'a> {
     /// Like [`SharedStack::apply`], with a further check of the live resources.
     pub(in crate::commands) async fn apply_checked(
         &self,
-        resources: Vec<DesiredResource>,
+        resources: Vec<AzureResource>,
         args: &SharedRunArgs,
         live_check: LiveCheck<'_>,
         clock: &SharedClock,
@@ -154,7 +154,7 @@ impl<'a> SharedStack<'a> {
     /// depends on what the command adopts, so it is made later.
     pub(in crate::commands) async fn can_apply(
         &self,
-        resources: Vec<DesiredResource>,
+        resources: Vec<AzureResource>,
         args: &SharedRunArgs,
         live_check: LiveCheck<'_>,
         clock: &SharedClock,
@@ -176,7 +176,7 @@ impl<'a> SharedStack<'a> {
     /// Creates the resources that others of the same command need, as [`Self::apply`].
     pub(in crate::commands) async fn apply_first_part(
         &self,
-        resources: Vec<DesiredResource>,
+        resources: Vec<AzureResource>,
         args: &SharedRunArgs,
         clock: &SharedClock,
     ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
@@ -245,10 +245,10 @@ impl<'a> SharedStack<'a> {
         run: &RunArgs,
         clock: &SharedClock,
     ) -> Result<RecordedStacks<'a>, CommandError> {
-        let stacks = match self.stack {
-            ResourceStack::Identities => vec![self.stack, ResourceStack::Kms],
-            stack => vec![stack],
-        };
+        let mut stacks = vec![self.stack.clone()];
+        if self.stack == stacks::IDENTITIES {
+            stacks.push(stacks::KMS);
+        }
         Ok(RecordedStacks {
             account: self.account,
             journal: self.journal(&run.state, &run.lock, clock)?,

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_clock::SharedClock;
-use lanyard_infra::{
+use lanyard_changes::{
     ContainerAccess, Journal, JournalAccess, JournalCluster, JournalError, JournalHolder,
     JournalLocation, JournalStoreError, RecordedState,
 };
+use lanyard_clock::SharedClock;
+use lanyard_infra::stacks;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{SubscriptionId, format_error_chain};
 
@@ -122,6 +123,7 @@ impl JournalContext<'_> {
             },
             holder: this_process(clock),
             clock: SharedClock::clone(clock),
+            stack_rule: stacks::can_contain,
             lock_timeout,
         }
     }
@@ -132,7 +134,7 @@ pub(in crate::commands) fn default_base(
     environment: &ProcessEnvironment,
 ) -> Result<JournalLocation, CommandError> {
     if let Some(text) = &environment.journals {
-        return text.parse().map_err(|error: lanyard_infra::ParseJournalUrlError| {
+        return text.parse().map_err(|error: lanyard_changes::ParseJournalUrlError| {
             CommandError::invalid_input("LANYARD_STATE").with_cause(&error)
         });
     }

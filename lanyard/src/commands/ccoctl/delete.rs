@@ -1,7 +1,8 @@
 //! `lanyard ccoctl azure delete`: removes the issuer and the identities of an owner.
 
+use lanyard_changes::RecordedState;
 use lanyard_clock::SystemClock;
-use lanyard_infra::{CcoctlRemoval, RecordedState};
+use lanyard_infra::CcoctlRemoval;
 use lanyard_vocabulary::format_error_chain;
 
 use super::flags::OwnerArgs;

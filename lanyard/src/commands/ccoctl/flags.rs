@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lanyard_azure::ResourceTags;
 use lanyard_clock::SharedClock;
 use lanyard_federation::{IssuerUrl, OutputFile, SigningPublicKey, webhook_secret_file};
-use lanyard_infra::{CcoctlOwner, ResourceStack};
+use lanyard_infra::{CcoctlOwner, stacks};
 use lanyard_vocabulary::{Cloud, EntraTenantId, SubscriptionId};
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount, parse_cloud};
@@ -62,7 +62,7 @@ impl OwnerArgs {
         account: &'a AzureAccount,
         environment: &'a ProcessEnvironment,
     ) -> SharedStack<'a> {
-        let stack = ResourceStack::Ccoctl;
+        let stack = stacks::CCOCTL;
         SharedStack { account, name: &self.name, stack, environment }
     }
 }

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use lanyard_azure::{
     ArmBody as _, ArmRequest, AssignedRole, ResourceGroupBody, RoleAssignmentBody,
 };
+use lanyard_changes::{AzureResource, LiveState, PreflightFinding, ResourceKey, RunReport};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_federation::{
     CredentialsRequestFile, IdentityIds, IdentityPlanSettings, IdentitySpec, IssuerUrl, OutputFile,
     RoleScopeGroups, credentials_secret_file, parse_credentials_requests, plan_identities,
 };
 use lanyard_infra::{
-    ComponentIdentityParameters, DesiredResource, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY,
-    LiveState, PreflightFinding, ResourceKey, RoleNames, RunReport, component_identity_key,
-    component_identity_resources, find_other_role_assignments,
+    ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY, RoleNames,
+    component_identity_key, component_identity_resources, find_other_role_assignments,
 };
 
 use super::flags::CreateArgs;
@@ -226,10 +226,7 @@ impl PlannedIdentities<'_> {
         stack.can_apply(resources, &self.create.run, &check, clock).await
     }
 
-    async fn resources(
-        &self,
-        account: &AzureAccount,
-    ) -> Result<Vec<DesiredResource>, CommandError> {
+    async fn resources(&self, account: &AzureAccount) -> Result<Vec<AzureResource>, CommandError> {
         let roles =
             RoleNames::read(&account.arm, &account.subscription).await.map_err(|error| {
                 CommandError::unavailable("listing the roles of the subscription failed")

@@ -6,17 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use lanyard_azure::{
     ArmBody as _, CallerIdentity, ResourceGroupBody, ResourceTags, VaultBody, VaultKeyBody,
 };
+use lanyard_changes::{AzureResource, PrincipalReference};
 use lanyard_federation::{
     IdentityPlanSettings, IdentityRequest, RoleScopeGroups, SecretReference, plan_identities,
 };
 use lanyard_infra::{
     AksParameters, CcoctlOwner, ClusterIdentifiers, ComponentIdentityParameters,
-    DataPlaneParameters, DesiredResource, DnsParameters, IamParameters, InfraParameters,
-    KeyvaultParameters, KmsParameters, LegacyNames, OidcParameters, PrincipalReference,
-    RoleIdentity, RoleNames, RoleOptions, RoleParameters, RoleProfile, ZoneDelegation,
-    aks_resources, command_actions, component_identity_resources, data_plane_resources,
-    dns_resources, iam_resources, infra_resources, keyvault_resources, kms_resources,
-    oidc_resources, read_actions, removal_actions, role_resources, workload_identities,
+    DataPlaneParameters, DnsParameters, IamParameters, InfraParameters, KeyvaultParameters,
+    KmsParameters, LegacyNames, OidcParameters, RoleIdentity, RoleNames, RoleOptions,
+    RoleParameters, RoleProfile, ZoneDelegation, aks_resources, command_actions,
+    component_identity_resources, data_plane_resources, dns_resources, iam_resources,
+    infra_resources, keyvault_resources, kms_resources, oidc_resources, read_actions,
+    removal_actions, role_resources, workload_identities,
 };
 use lanyard_service_principals::{VAULT_PURGE_ACTIONS, VAULT_REMOVAL_ACTIONS, VAULT_WRITE_ACTIONS};
 use lanyard_vocabulary::{EntraTenantId, SubscriptionId};
@@ -28,9 +29,9 @@ const NAME: &str = "example";
 const LOCATION: &str = "eastus";
 
 /// Lists the resources of a command for the example cluster.
-type ListResources = fn(&Example) -> Result<Vec<DesiredResource>, CommandError>;
+type ListResources = fn(&Example) -> Result<Vec<AzureResource>, CommandError>;
 /// Computes the control plane actions that a command needs for its resources.
-type ComputeActions = fn(&[DesiredResource]) -> BTreeSet<String>;
+type ComputeActions = fn(&[AzureResource]) -> BTreeSet<String>;
 
 /// A command whose actions are checked.
 #[derive(Clone, Copy)]
@@ -215,11 +216,11 @@ impl Example {
         })
     }
 
-    fn infra(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn infra(&self) -> Result<Vec<AzureResource>, CommandError> {
         Ok(infra_resources(&self.infra_parameters()?))
     }
 
-    fn infra_with_roles(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn infra_with_roles(&self) -> Result<Vec<AzureResource>, CommandError> {
         let infra = self.infra_parameters()?;
         let identities = workload_identities(false).map(|it| it.component);
         let principals: BTreeMap<_, _> =
@@ -236,7 +237,7 @@ impl Example {
         Ok(resources)
     }
 
-    fn iam(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn iam(&self) -> Result<Vec<AzureResource>, CommandError> {
         Ok(iam_resources(&IamParameters {
             subscription: self.subscription.clone(),
             identifiers: Self::identifiers()?,
@@ -248,15 +249,15 @@ impl Example {
     }
 
     /// Both stacks of a configuration file.
-    fn cluster(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn cluster(&self) -> Result<Vec<AzureResource>, CommandError> {
         Ok([self.infra()?, self.iam()?].concat())
     }
 
-    fn cluster_with_roles(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn cluster_with_roles(&self) -> Result<Vec<AzureResource>, CommandError> {
         Ok([self.infra_with_roles()?, self.iam()?].concat())
     }
 
-    fn oidc(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn oidc(&self) -> Result<Vec<AzureResource>, CommandError> {
         Ok(oidc_resources(&OidcParameters {
             subscription: self.subscription.clone(),
             name: NAME.to_owned(),
@@ -269,7 +270,7 @@ impl Example {
         }))
     }
 
-    fn keyvault(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn keyvault(&self) -> Result<Vec<AzureResource>, CommandError> {
         Ok(keyvault_resources(&KeyvaultParameters {
             subscription: self.subscription.clone(),
             resource_group: NAME.to_owned(),
@@ -283,7 +284,7 @@ impl Example {
         }))
     }
 
-    fn data_plane(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn data_plane(&self) -> Result<Vec<AzureResource>, CommandError> {
         let parameters = DataPlaneParameters {
             subscription: self.subscription.clone(),
             prefix: NAME.to_owned(),
@@ -294,7 +295,7 @@ impl Example {
         data_plane_resources(&parameters).map_err(|error| invalid(&error))
     }
 
-    fn data_plane_with_kms(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn data_plane_with_kms(&self) -> Result<Vec<AzureResource>, CommandError> {
         let group = ResourceGroupBody::id(&self.subscription, NAME);
         let vault = group.provider_resource(VaultBody::RESOURCE_TYPE, NAME);
         let role = kms_resources(&KmsParameters {
@@ -306,7 +307,7 @@ impl Example {
         Ok([self.data_plane()?, role].concat())
     }
 
-    fn component_identities(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn component_identities(&self) -> Result<Vec<AzureResource>, CommandError> {
         let groups = RoleScopeGroups {
             installation: ResourceGroupBody::id(&self.subscription, NAME),
             dns_zone: None,
@@ -341,11 +342,11 @@ impl Example {
         Ok(component_identity_resources(&parameters, &RoleNames::default()).unwrap_or_default())
     }
 
-    fn oidc_with_component_identities(&self) -> Result<Vec<DesiredResource>, CommandError> {
+    fn oidc_with_component_identities(&self) -> Result<Vec<AzureResource>, CommandError> {
         Ok([self.oidc()?, self.component_identities()?].concat())
     }
 
-    fn aks(&self) -> Vec<DesiredResource> {
+    fn aks(&self) -> Vec<AzureResource> {
         let group = ResourceGroupBody::id(&self.subscription, NAME);
         aks_resources(&AksParameters {
             subscription: self.subscription.clone(),
@@ -359,7 +360,7 @@ impl Example {
         })
     }
 
-    fn dns(&self) -> Vec<DesiredResource> {
+    fn dns(&self) -> Vec<AzureResource> {
         let group = ResourceGroupBody::id(&self.subscription, NAME);
         let parent = group.provider_resource("Microsoft.Network/dnsZones", "example.com");
         dns_resources(&DnsParameters {

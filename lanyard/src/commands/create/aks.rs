@@ -1,10 +1,8 @@
 //! `lanyard create aks azure`: creates a management cluster.
 
+use lanyard_changes::{ResourceKey, RunReport};
 use lanyard_clock::SystemClock;
-use lanyard_infra::{
-    ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, ResourceKey, ResourceStack, RunReport,
-    aks_resources,
-};
+use lanyard_infra::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources, stacks};
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
@@ -73,7 +71,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: &args.prefix,
-        stack: ResourceStack::Aks,
+        stack: stacks::AKS,
         environment: &environment,
     };
     if args.roll_back.roll_back {

@@ -1,9 +1,9 @@
 //! `lanyard create dns azure`: creates a public DNS zone for clusters.
 
+use lanyard_changes::{ResourceKey, RunReport};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{
-    BaseDomain, DNS_ZONE_KEY, DnsParameters, ResourceKey, ResourceStack, RunReport, ZoneDelegation,
-    dns_resources,
+    BaseDomain, DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources, stacks,
 };
 use lanyard_vocabulary::ArmResourceId;
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: args.zone.as_str(),
-        stack: ResourceStack::Dns,
+        stack: stacks::DNS,
         environment: &environment,
     };
     if args.roll_back.roll_back {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use lanyard_changes::RunReport;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
     ControlPlaneIdentities, ControlPlaneIdentity, DataPlaneIdentities, DataPlaneIdentity,
-    DataPlaneParameters, IdentityVault, ResourceStack, RunReport, data_plane_identity_key,
-    data_plane_resources,
+    DataPlaneParameters, IdentityVault, data_plane_identity_key, data_plane_resources, stacks,
 };
 use lanyard_service_principals::{CreatedServicePrincipal, service_principal_components};
 use lanyard_vocabulary::{Component, ObjectEncoding};
@@ -105,7 +105,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: &prefix.to_string(),
-        stack: ResourceStack::Identities,
+        stack: stacks::IDENTITIES,
         environment: &environment,
     };
     let journal = stack.journal(&args.run.run.state, &args.run.run.lock, &clock)?;
@@ -183,7 +183,7 @@ impl DataPlane<'_> {
         let stack = SharedStack {
             account: self.account,
             name: &prefix,
-            stack: ResourceStack::Identities,
+            stack: stacks::IDENTITIES,
             environment: self.environment,
         };
         let applied = stack.apply(resources, &self.args.run, clock).await?;

@@ -1,8 +1,9 @@
 //! `lanyard create keyvault azure`: creates a vault for the credentials of hosted clusters.
 
 use lanyard_azure::AssignedPrincipalType;
+use lanyard_changes::PrincipalReference;
 use lanyard_clock::SystemClock;
-use lanyard_infra::{KeyvaultParameters, PrincipalReference, ResourceStack, keyvault_resources};
+use lanyard_infra::{KeyvaultParameters, keyvault_resources, stacks};
 use lanyard_vocabulary::VaultName;
 use uuid::Uuid;
 
@@ -66,7 +67,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: args.name.as_str(),
-        stack: ResourceStack::Keyvault,
+        stack: stacks::KEYVAULT,
         environment: &environment,
     };
     if args.roll_back.roll_back {

@@ -6,7 +6,7 @@ use lanyard_api::hosted_cluster::{
 };
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
-    EncryptionKey, KmsParameters, ResourceStack, find_or_create_encryption_key, kms_resources,
+    EncryptionKey, KmsParameters, find_or_create_encryption_key, kms_resources, stacks,
 };
 use lanyard_service_principals::{CreatedServicePrincipal, EnvironmentPrefix};
 use lanyard_vocabulary::{
@@ -136,7 +136,7 @@ impl KmsIdentity<'_> {
         let stack = SharedStack {
             account: self.account,
             name: &self.prefix,
-            stack: ResourceStack::Identities,
+            stack: stacks::IDENTITIES,
             environment: self.environment,
         };
         let applied = stack.apply(kms_resources(&parameters), run, clock).await?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::ResourceStack;
+use lanyard_infra::stacks;
 
 use super::infra::parse_tag;
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: &args.name,
-        stack: ResourceStack::Oidc,
+        stack: stacks::OIDC,
         environment: &environment,
     };
     if args.roll_back.roll_back {

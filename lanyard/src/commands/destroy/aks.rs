@@ -1,7 +1,7 @@
 //! `lanyard destroy aks azure`: removes a management cluster that lanyard created.
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::ResourceStack;
+use lanyard_infra::stacks;
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::DestroyArgs;
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: &args.prefix,
-        stack: ResourceStack::Aks,
+        stack: stacks::AKS,
         environment: &environment,
     };
     stack.destroy(&args.destroy, &clock).await

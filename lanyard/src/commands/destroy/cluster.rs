@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use kube::api::DynamicObject;
 use lanyard_api::HostedCluster;
+use lanyard_changes::RecordedState;
 use lanyard_clock::SystemClock;
 use lanyard_infra::manifests::KubernetesName;
-use lanyard_infra::{ClusterIdentifiers, ClusterName, RecordedState, ResourceStack};
+use lanyard_infra::{ClusterIdentifiers, ClusterName, stacks};
 use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::InfraId;
 use serde::Serialize;
@@ -112,7 +113,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         .map_err(|error| CommandError::invalid_input("--infra-id").with_cause(&error))?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
-    let stacks = vec![ResourceStack::Infra];
+    let stacks = vec![stacks::INFRA];
     let run = &args.destroy.run;
     let recorded =
         RecordedStacks::of_cluster(&account, &identifiers, stacks, run, &environment, &clock)?;

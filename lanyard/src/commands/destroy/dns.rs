@@ -1,7 +1,7 @@
 //! `lanyard destroy dns azure`: removes a public DNS zone that lanyard created.
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::{BaseDomain, ResourceStack};
+use lanyard_infra::{BaseDomain, stacks};
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::DestroyArgs;
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: args.zone.as_str(),
-        stack: ResourceStack::Dns,
+        stack: stacks::DNS,
         environment: &environment,
     };
     stack.destroy(&args.destroy, &clock).await

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lanyard_infra::ResourceStack;
+use lanyard_infra::stacks;
 
 use crate::commands::azure_resources::destroy_stack::{
     ClusterArgs, DestroyArgs, destroy_cluster_stack,
@@ -39,5 +39,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    destroy_cluster_stack(&args.cluster, &args.destroy, ResourceStack::Iam, &environment).await
+    destroy_cluster_stack(&args.cluster, &args.destroy, stacks::IAM, &environment).await
 }

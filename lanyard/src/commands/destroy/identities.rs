@@ -1,7 +1,7 @@
 //! `lanyard destroy identities azure`: removes the identities of an ARO HCP development environment.
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::ResourceStack;
+use lanyard_infra::stacks;
 use lanyard_service_principals::{
     CreatedObjects, Deletion, VaultObjectState, service_principal_components,
 };
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: &prefix,
-        stack: ResourceStack::Identities,
+        stack: stacks::IDENTITIES,
         environment: &environment,
     };
     let recorded = stack.recorded(&args.destroy.run, &clock)?;

@@ -6,8 +6,9 @@ use lanyard_azure::{
     ArmBody as _, AzureCallError, OperationStart, PollPolicy, SoftDeletedVault,
     SoftDeletedVaultProperties, VaultBody,
 };
+use lanyard_changes::{ResourceId, RunOptions};
 use lanyard_clock::{SharedClock, SystemClock};
-use lanyard_infra::{ResourceStack, RunOptions};
+use lanyard_infra::stacks;
 use lanyard_vocabulary::{ArmResourceId, VaultName};
 
 use crate::commands::azure_account::AzureAccount;
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: args.name.as_str(),
-        stack: ResourceStack::Keyvault,
+        stack: stacks::KEYVAULT,
         environment: &environment,
     };
     let tags = stack.ownership_tags()?;
@@ -71,7 +72,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if exit != CommandExit::Success {
         return Ok(exit);
     }
-    let removes_vault = removal.ids().any(|id| is_vault(id, &args.name));
+    let removes_vault =
+        removal.ids().filter_map(ResourceId::arm).any(|id| is_vault(id, &args.name));
     if args.destroy.dry_run {
         if args.purge {
             print_note(&dry_run_text(&args.name, deleted.is_some(), removes_vault));

@@ -1,7 +1,7 @@
 //! `lanyard destroy oidc azure`: removes a token issuer that lanyard created.
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::ResourceStack;
+use lanyard_infra::stacks;
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::DestroyArgs;
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = SharedStack {
         account: &account,
         name: &args.name,
-        stack: ResourceStack::Oidc,
+        stack: stacks::OIDC,
         environment: &environment,
     };
     stack.destroy(&args.destroy, &clock).await

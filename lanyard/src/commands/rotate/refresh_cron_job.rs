@@ -1,6 +1,7 @@
 //! The CronJob that runs `lanyard refresh identities azure` once a day.
 
-use lanyard_infra::{JournalContainerUrl, JournalLocation, ResourceStack};
+use lanyard_changes::{JournalContainerUrl, JournalLocation};
+use lanyard_infra::stacks;
 use lanyard_vocabulary::EntraClientId;
 use serde_json::{Value, json};
 
@@ -75,7 +76,7 @@ fn journal_container(
             "--render-cron-job needs --cloud and --subscription",
         ));
     };
-    let name = journal_name(ResourceStack::Identities, &environment.prefix.to_string());
+    let name = journal_name(&stacks::IDENTITIES, &environment.prefix.to_string());
     match state.location(process, endpoints, subscription, &name)? {
         JournalLocation::Container(url) => Ok(url),
         JournalLocation::Directory(path) => Err(CommandError::invalid_input(format!(

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use lanyard_infra::{ClusterName, JournalCluster, JournalLocation};
-use lanyard_vocabulary::InfraId;
+use lanyard_changes::{JournalCluster, JournalLocation};
+use lanyard_infra::ClusterName;
+use lanyard_vocabulary::{InfraId, ParseIdentifierError};
 
 use crate::commands::azure_resources::target_journal::{JournalContext, StateArgs, default_base};
 use crate::exit::CommandError;
@@ -40,7 +41,7 @@ fn recorded_cluster(
 ) -> Result<Option<InfraId>, CommandError> {
     match recorded {
         Some(it)
-            if it.name != *name
+            if it.name != name.as_str()
                 || !it.subscription.eq_ignore_ascii_case(context.account.subscription.as_str()) =>
         {
             Err(CommandError::invalid_input(format!(
@@ -48,7 +49,10 @@ fn recorded_cluster(
             ))
             .with_hint("choose another directory or prefix with --state"))
         }
-        recorded => Ok(recorded.map(|it| it.infra_id)),
+        Some(it) => it.infra_id.parse().map(Some).map_err(|error: ParseIdentifierError| {
+            CommandError::invalid_input("--state: the journal").with_cause(&error)
+        }),
+        None => Ok(None),
     }
 }
 
@@ -78,8 +82,8 @@ async fn recorded_infra_id(
             continue;
         };
         let cluster = JournalCluster {
-            name: name.clone(),
-            infra_id: infra_id.clone(),
+            name: name.to_string(),
+            infra_id: infra_id.to_string(),
             subscription: context.account.subscription.to_string(),
         };
         let journal = StateArgs::default().journal(context, cluster, infra_id.as_str()).ok()?;

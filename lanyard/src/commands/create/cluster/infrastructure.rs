@@ -250,7 +250,7 @@ pub(super) async fn apply(
     run: &RunArgs,
     clock: &SharedClock,
 ) -> Result<Option<RunSummary>, CommandError> {
-    let check = |live: &lanyard_infra::LiveState| target.check_live(live);
+    let check = |live: &lanyard_changes::LiveState| target.check_live(live);
     let report = plan_and_apply(&target.stack, run, &check, clock).await?;
     Ok(report.map(|report| {
         let headroom = target.stack.account.arm.lowest_headroom();
