@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::generation::{CredentialGeneration, ParseCredentialOptions, ParsedCredential};
+use crate::generation::{ParseCredentialOptions, ParsedCredential};
 use crate::secret::SecretText;
 
 macro_rules! fixture {
@@ -107,12 +107,4 @@ pub(crate) fn to_bytes(document: &Value) -> Vec<u8> {
 
 pub(crate) fn parsed_credential(document: &Value) -> ParsedCredential {
     ParsedCredential::parse(&to_bytes(document), &ParseCredentialOptions::default()).unwrap()
-}
-
-pub(crate) fn generation(
-    number: u64,
-    document: &Value,
-    loaded_at: Timestamp,
-) -> CredentialGeneration {
-    CredentialGeneration::new(number, parsed_credential(document), loaded_at)
 }
