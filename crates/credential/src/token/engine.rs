@@ -110,9 +110,7 @@ impl<S: TokenSource> TokenEngine<S> {
         scopes: &[&str],
         options: Option<TokenRequestOptions<'_>>,
     ) -> azure_core::Result<AccessToken> {
-        let context = options
-            .as_ref()
-            .and_then(|options| options.method_options.context.value::<TokenRequestContext>());
+        let context = TokenRequestContext::of(options.as_ref());
         let variant = context.map_or(&DEFAULT_VARIANT, |context| &context.variant);
         if let [scope] = scopes
             && let Some(token) =
