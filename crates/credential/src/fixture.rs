@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::generation::{ParseCredentialOptions, ParsedCredential};
+use crate::identity::EntraApplication;
 use crate::secret::SecretText;
 
 macro_rules! fixture {
@@ -103,6 +104,11 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
 /// Serializes the document.
 pub(crate) fn to_bytes(document: &Value) -> Vec<u8> {
     serde_json::to_vec(document).unwrap()
+}
+
+pub(crate) fn application() -> EntraApplication {
+    let client = "client".parse().unwrap();
+    EntraApplication::new("t".parse().unwrap(), client, AUTHORITY.parse().unwrap())
 }
 
 pub(crate) fn parsed_credential(document: &Value) -> ParsedCredential {
