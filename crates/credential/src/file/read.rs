@@ -54,9 +54,8 @@ impl VersionReader {
         &self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, LoadError> {
-        let reader = self.clone();
-        let done = spawn_blocking(move || work(&reader)).await;
-        done.or_else(|_| Err(LoadError::Stopped { path: self.path.clone() }))
+        let (reader, path) = (self.clone(), self.path.clone());
+        spawn_blocking(move || work(&reader)).await.or(Err(LoadError::Stopped { path }))
     }
 }
 
