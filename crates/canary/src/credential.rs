@@ -5,9 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lanyard_api::canary_report::LoadedCredential;
-use lanyard_credential::loader::KeepReason;
 use lanyard_credential::{
-    CredentialGeneration, LoadObserver, ReloadingCertificateCredential,
+    CredentialGeneration, KeepReason, LoadObserver, ReloadingCertificateCredential,
     ReloadingCertificateOptions, TokenTransport,
 };
 use tokio::sync::watch;

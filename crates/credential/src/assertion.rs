@@ -85,7 +85,7 @@ impl ErrorHint for AssertionError {
 }
 
 /// A signed client assertion. It is a bearer secret: its holder can request tokens until it expires.
-pub struct ClientAssertion(SecretText);
+pub(crate) struct ClientAssertion(SecretText);
 
 impl ClientAssertion {
     /// Returns the compact JWT for the request form.

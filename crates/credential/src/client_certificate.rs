@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
-use azure_core::http::Url;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
@@ -12,9 +11,8 @@ use zeroize::Zeroizing;
 use crate::assertion::{AssertionError, AssertionOptions, AssertionSigner};
 use crate::bundle::{BundleError, CertificateBundle};
 use crate::document::CredentialDocument;
-use crate::entra::exchange::ClientCredentialsExchange;
-use crate::entra::request::ClientAuthentication;
-use crate::identity::{Authority, ClientId, TenantId};
+use crate::entra::exchange::exchange_signed;
+use crate::identity::{Authority, ClientId, EntraApplication, TenantId};
 use crate::secret::SecretText;
 use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
@@ -86,9 +84,7 @@ impl ClientCertificateCredential {
         transport: &TokenTransport,
     ) -> Result<Arc<Self>, ClientCertificateError> {
         let source = ClientCertificateSource {
-            endpoint: authority.token_endpoint(tenant),
-            authority: authority.clone(),
-            client,
+            application: EntraApplication::new(tenant.clone(), client, authority.clone()),
             signer: AssertionSigner::new(bundle, AssertionOptions::default())?,
             transport: transport.clone(),
         };
@@ -109,9 +105,7 @@ impl TokenCredential for ClientCertificateCredential {
 
 #[derive(Debug)]
 struct ClientCertificateSource {
-    endpoint: Url,
-    authority: Authority,
-    client: ClientId,
+    application: EntraApplication,
     signer: AssertionSigner,
     transport: TokenTransport,
 }
@@ -119,22 +113,6 @@ struct ClientCertificateSource {
 #[async_trait]
 impl TokenSource for ClientCertificateSource {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
-        let claims = key.variant.claims_parameter()?;
-        let other = key.variant.tenant.as_ref();
-        let other = other.map(|tenant| self.authority.token_endpoint(tenant));
-        let endpoint = other.as_ref().unwrap_or(&self.endpoint);
-        let (now, jti) = (self.transport.clock().now(), self.transport.randomness().uuid());
-        let assertion = self.signer.sign(&self.client, endpoint, now, jti);
-        let assertion = assertion
-            .map_err(|error| TokenError::Assertion { generation: 0, source: Arc::new(error) })?;
-        let exchange = ClientCredentialsExchange {
-            endpoint,
-            client_id: self.client.as_str(),
-            scope: &key.scope,
-            authentication: ClientAuthentication::Assertion(assertion.as_str()),
-            claims: claims.as_deref(),
-            request_id: self.transport.randomness().uuid(),
-        };
-        exchange.fetch_token(&self.transport, 0).await
+        exchange_signed(&self.application, &self.signer, key, 0, &self.transport).await
     }
 }

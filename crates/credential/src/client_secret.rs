@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
-use azure_core::http::Url;
 
-use crate::entra::exchange::ClientCredentialsExchange;
+use crate::entra::exchange::exchange;
 use crate::entra::request::ClientAuthentication;
 use crate::health::TokenHealth;
-use crate::identity::{Authority, ClientId, TenantId};
+use crate::identity::{Authority, ClientId, EntraApplication, TenantId};
 use crate::secret::SecretText;
 use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
@@ -35,13 +34,8 @@ impl ClientSecretCredential {
         secret: SecretText,
         transport: &TokenTransport,
     ) -> Arc<Self> {
-        let source = ClientSecretSource {
-            endpoint: authority.token_endpoint(tenant),
-            authority: authority.clone(),
-            client,
-            secret,
-            transport: transport.clone(),
-        };
+        let application = EntraApplication::new(tenant.clone(), client, authority.clone());
+        let source = ClientSecretSource { application, secret, transport: transport.clone() };
         Arc::new(Self { engine: TokenEngine::new(source, transport) })
     }
 
@@ -64,9 +58,7 @@ impl TokenCredential for ClientSecretCredential {
 
 #[derive(Debug)]
 struct ClientSecretSource {
-    endpoint: Url,
-    authority: Authority,
-    client: ClientId,
+    application: EntraApplication,
     secret: SecretText,
     transport: TokenTransport,
 }
@@ -74,18 +66,8 @@ struct ClientSecretSource {
 #[async_trait]
 impl TokenSource for ClientSecretSource {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
-        let claims = key.variant.claims_parameter()?;
-        let other = key.variant.tenant.as_ref();
-        let other = other.map(|tenant| self.authority.token_endpoint(tenant));
-        let exchange = ClientCredentialsExchange {
-            endpoint: other.as_ref().unwrap_or(&self.endpoint),
-            client_id: self.client.as_str(),
-            scope: &key.scope,
-            authentication: ClientAuthentication::Secret(self.secret.expose()),
-            claims: claims.as_deref(),
-            request_id: self.transport.randomness().uuid(),
-        };
-        exchange.fetch_token(&self.transport, 0).await
+        let authentication = ClientAuthentication::Secret(self.secret.expose());
+        exchange(&self.application, authentication, key, 0, &self.transport).await
     }
 }
 

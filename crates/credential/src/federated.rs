@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
-use azure_core::http::Url;
 use lanyard_clock::ErrorHint;
 use parking_lot::Mutex;
 
 pub use self::in_memory::InMemoryTokenCredential;
 use self::token_file::{FederatedToken, TokenFile};
 use crate::entra::error::EntraError;
-use crate::entra::exchange::ClientCredentialsExchange;
+use crate::entra::exchange::exchange;
 use crate::entra::request::ClientAuthentication;
 use crate::health::TokenHealth;
-use crate::identity::{Authority, ClientId, ParseAuthorityError, ParseIdError, TenantId};
+use crate::identity::{
+    Authority, ClientId, EntraApplication, ParseAuthorityError, ParseIdError, TenantId,
+};
 use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
 use crate::token::request::{TokenKey, TokenVariant};
@@ -218,9 +219,7 @@ trait FederatedTokenProvider: std::fmt::Debug + Send + Sync + 'static {
 
 #[derive(Debug)]
 struct FederatedTokenSource<O> {
-    authority: Authority,
-    endpoint: Url,
-    client: ClientId,
+    application: EntraApplication,
     provider: O,
     transport: TokenTransport,
     /// When Entra first reported that no federated credential matches, in monotonic time.
@@ -260,9 +259,7 @@ impl<O: FederatedTokenProvider> FederatedTokenSource<O> {
         transport: &TokenTransport,
     ) -> Self {
         Self {
-            endpoint: authority.token_endpoint(&tenant),
-            authority: authority.clone(),
-            client,
+            application: EntraApplication::new(tenant, client, authority.clone()),
             provider,
             transport: transport.clone(),
             unmatched_since: Mutex::default(),
@@ -274,18 +271,8 @@ impl<O: FederatedTokenProvider> FederatedTokenSource<O> {
         token: &FederatedToken,
         key: &TokenKey,
     ) -> Result<IssuedToken, TokenError> {
-        let claims = key.variant.claims_parameter()?;
-        let other = key.variant.tenant.as_ref();
-        let other = other.map(|tenant| self.authority.token_endpoint(tenant));
-        let exchange = ClientCredentialsExchange {
-            endpoint: other.as_ref().unwrap_or(&self.endpoint),
-            client_id: self.client.as_str(),
-            scope: &key.scope,
-            authentication: ClientAuthentication::Assertion(token.text()),
-            claims: claims.as_deref(),
-            request_id: self.transport.randomness().uuid(),
-        };
-        exchange.fetch_token(&self.transport, 0).await
+        let authentication = ClientAuthentication::Assertion(token.text());
+        exchange(&self.application, authentication, key, 0, &self.transport).await
     }
 
     /// Adds the token's claims to the error if its cause may be a mismatch with the federated credential.

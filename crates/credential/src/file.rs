@@ -16,17 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{ErrorHint as _, SharedClock};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::generation::{CredentialGeneration, ParseCredentialOptions};
 use crate::loader::{
-    EqualTimestampPolicy, FileFollowerState, KeepReason, LoaderHealth, LoaderReport,
+    EqualTimestampPolicy, FileFollowerState, IgnoreReason, KeepReason, LoadDecision, LoadError,
+    LoaderHealth, LoaderState,
 };
+use crate::metrics::{MetricsHook, NoMetrics};
 use follower::CredentialFileFollower;
-
-pub use crate::loader::LoadError;
 
 /// A handle to a credential file. Clones share one background task, which ends when the last clone is
 /// dropped.
@@ -108,13 +107,77 @@ pub enum ReloadOutcome {
 #[derive(Debug)]
 struct SharedFileState {
     path: PathBuf,
-    options: CredentialFileOptions,
+    equal_timestamps: EqualTimestampPolicy,
+    observer: Option<Arc<dyn LoadObserver>>,
+    metrics: Arc<dyn MetricsHook>,
     clock: SharedClock,
-    current: ArcSwap<CredentialGeneration>,
-    previous: ArcSwapOption<CredentialGeneration>,
-    report: ArcSwap<LoaderReport>,
-    number: watch::Sender<u64>,
+    /// Receivers are notified of new generations only.
+    state: watch::Sender<LoaderState>,
     watcher_alive: Arc<AtomicBool>,
+}
+
+impl SharedFileState {
+    fn current(&self) -> Arc<CredentialGeneration> {
+        Arc::clone(self.state.borrow().current())
+    }
+
+    /// Publishes the state after a decision, and reports the decision.
+    fn publish(&self, state: LoaderState, decision: LoadDecision) -> ReloadOutcome {
+        let is_new_generation = matches!(decision, LoadDecision::Publish(_));
+        self.state.send_if_modified(|shared| {
+            *shared = state;
+            is_new_generation
+        });
+        let path = self.path.display();
+        match decision {
+            LoadDecision::Publish(generation) => {
+                let (number, not_before) = (generation.number(), generation.not_before());
+                tracing::info!(%path, number, %not_before, "credential loaded");
+                self.report_published(&generation);
+                ReloadOutcome::Changed(number)
+            }
+            LoadDecision::Keep(reason) => self.report_kept(&reason),
+            LoadDecision::Ignore(IgnoreReason::UnusableBefore) => {
+                tracing::debug!(%path, "credential is still the unusable one");
+                ReloadOutcome::Failed
+            }
+            LoadDecision::Ignore(reason) => {
+                tracing::debug!(%path, ?reason, "credential unchanged");
+                ReloadOutcome::Unchanged
+            }
+        }
+    }
+
+    fn report_published(&self, generation: &CredentialGeneration) {
+        self.metrics.generation_loaded(generation.number());
+        if let Some(observer) = &self.observer {
+            observer.generation_published(generation);
+        }
+    }
+
+    fn report_kept(&self, reason: &KeepReason) -> ReloadOutcome {
+        self.metrics.generation_refused(reason.metric_label());
+        if let Some(observer) = &self.observer {
+            observer.generation_kept(reason);
+        }
+        let path = self.path.display();
+        match reason {
+            KeepReason::Older { offered, current: held } => {
+                tracing::warn!(%path, %offered, %held, "older credential refused");
+                ReloadOutcome::Unchanged
+            }
+            KeepReason::EqualTimestamp => {
+                tracing::warn!(%path, "rejected a credential with the same not_before");
+                ReloadOutcome::Unchanged
+            }
+            KeepReason::Failed(error) => {
+                let hint = error.hint();
+                let error: &dyn std::error::Error = error;
+                tracing::warn!(%path, error, hint = hint.as_deref(), "credential cannot be used, keeping the current one");
+                ReloadOutcome::Failed
+            }
+        }
+    }
 }
 
 impl CredentialFile {
@@ -132,9 +195,19 @@ impl CredentialFile {
         options: CredentialFileOptions,
         clock: SharedClock,
     ) -> Result<Self, LoadError> {
-        let path = path.as_ref().to_path_buf();
+        Self::open_with_metrics(path.as_ref(), options, clock, Arc::new(NoMetrics)).await
+    }
+
+    /// Like [`Self::open`], and reports the results of loads to `metrics`, too.
+    pub(crate) async fn open_with_metrics(
+        path: &Path,
+        options: CredentialFileOptions,
+        clock: SharedClock,
+        metrics: Arc<dyn MetricsHook>,
+    ) -> Result<Self, LoadError> {
         let (requests, inbox) = mpsc::channel(RELOAD_QUEUE_SIZE);
-        let follower = CredentialFileFollower::open(path, options, clock, inbox).await?;
+        let path = path.to_path_buf();
+        let follower = CredentialFileFollower::open(path, options, clock, metrics, inbox).await?;
         let shared = follower.shared();
         tokio::spawn(follower.run());
         Ok(Self { shared, requests })
@@ -145,9 +218,9 @@ impl CredentialFile {
         &self.shared.path
     }
 
-    /// The generation in use. Never blocks.
+    /// The generation in use. Never waits for a read of the file.
     pub fn current(&self) -> Arc<CredentialGeneration> {
-        self.shared.current.load_full()
+        self.shared.current()
     }
 
     /// The previous generation, until it expires.
@@ -156,7 +229,8 @@ impl CredentialFile {
     /// a fallback.
     pub fn previous(&self) -> Option<Arc<CredentialGeneration>> {
         let now = self.shared.clock.now();
-        self.shared.previous.load_full().filter(|generation| generation.expires_at() > now)
+        let state = self.shared.state.borrow();
+        state.previous().filter(|generation| generation.expires_at() > now).cloned()
     }
 
     /// Reads the file immediately. The read starts after the call; concurrent calls share one read.
@@ -172,9 +246,9 @@ impl CredentialFile {
         answer.await.unwrap_or(ReloadOutcome::Failed)
     }
 
-    /// Subscribes to the number of the generation in use.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.shared.number.subscribe()
+    /// Subscribes to new generations.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<LoaderState> {
+        self.shared.state.subscribe()
     }
 
     /// The current state of the loader.
@@ -184,7 +258,7 @@ impl CredentialFile {
             watcher_alive: self.shared.watcher_alive.load(Ordering::Relaxed),
         };
         let now = self.shared.clock.now();
-        self.shared.report.load().health(&self.shared.current.load(), follower, now)
+        self.shared.state.borrow().health(follower, now)
     }
 }
 

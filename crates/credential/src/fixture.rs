@@ -7,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::generation::{CredentialGeneration, ParseCredentialOptions, ParsedCredential};
+use crate::generation::{ParseCredentialOptions, ParsedCredential};
+use crate::identity::EntraApplication;
 use crate::secret::SecretText;
 
 macro_rules! fixture {
@@ -105,14 +106,11 @@ pub(crate) fn to_bytes(document: &Value) -> Vec<u8> {
     serde_json::to_vec(document).unwrap()
 }
 
-pub(crate) fn parsed_credential(document: &Value) -> ParsedCredential {
-    ParsedCredential::parse(&to_bytes(document), &ParseCredentialOptions::default()).unwrap()
+pub(crate) fn application() -> EntraApplication {
+    let client = "client".parse().unwrap();
+    EntraApplication::new("t".parse().unwrap(), client, AUTHORITY.parse().unwrap())
 }
 
-pub(crate) fn generation(
-    number: u64,
-    document: &Value,
-    loaded_at: Timestamp,
-) -> CredentialGeneration {
-    CredentialGeneration::new(number, parsed_credential(document), loaded_at)
+pub(crate) fn parsed_credential(document: &Value) -> ParsedCredential {
+    ParsedCredential::parse(&to_bytes(document), &ParseCredentialOptions::default()).unwrap()
 }

@@ -8,12 +8,11 @@ use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use lanyard_clock::ErrorHint;
 use url::Url;
-use uuid::Uuid;
 
-use crate::assertion::{AssertionError, AssertionOptions, AssertionSigner, ClientAssertion};
+use crate::assertion::{AssertionError, AssertionOptions, AssertionSigner};
 use crate::bundle::{BundleError, CertificateBundle, CertificateValidity};
 use crate::document::{CredentialDocument, CredentialTimestamps, DocumentError};
-use crate::identity::{Authority, ClientId, TenantId};
+use crate::identity::{ClientId, EntraApplication, TenantId};
 use crate::secret::SecretText;
 
 /// One immutable version of a credential. A rotation creates a new generation.
@@ -26,10 +25,7 @@ pub struct CredentialGeneration {
 
 /// The parsed content of a credential file: identity, authority and signing key.
 pub struct ParsedCredential {
-    tenant_id: TenantId,
-    client_id: ClientId,
-    authority: Authority,
-    token_endpoint: Url,
+    application: EntraApplication,
     signer: AssertionSigner,
     timestamps: CredentialTimestamps,
     content_hash: ContentHash,
@@ -109,15 +105,12 @@ impl ParsedCredential {
         let password = options.pkcs12_password.as_deref();
         let bundle = CertificateBundle::parse_with_password(document.client_secret(), password)?;
         let signer = AssertionSigner::new(bundle, options.assertion)?;
+        let (tenant, client) = (document.tenant_id().clone(), document.client_id().clone());
         let authority = document.authentication_endpoint().clone();
-        let tenant_id = document.tenant_id().clone();
         Ok(Self {
-            token_endpoint: authority.token_endpoint(&tenant_id),
-            client_id: document.client_id().clone(),
+            application: EntraApplication::new(tenant, client, authority),
             timestamps: *document.timestamps(),
             content_hash: ContentHash::of(bytes),
-            tenant_id,
-            authority,
             signer,
         })
     }
@@ -145,22 +138,22 @@ impl CredentialGeneration {
 
     /// The tenant of the identity.
     pub fn tenant_id(&self) -> &TenantId {
-        &self.credential.tenant_id
+        &self.credential.application.tenant
     }
 
     /// The application (client) id of the identity.
     pub fn client_id(&self) -> &ClientId {
-        &self.credential.client_id
+        &self.credential.application.client
     }
 
     /// The base URL of the token service.
     pub fn authority(&self) -> &Url {
-        self.credential.authority.as_url()
+        self.credential.application.authority.as_url()
     }
 
     /// The v2 token endpoint, built from authority and tenant without discovery.
     pub fn token_endpoint(&self) -> &Url {
-        &self.credential.token_endpoint
+        &self.credential.application.token_endpoint
     }
 
     /// The certificates and the private key.
@@ -209,32 +202,12 @@ impl CredentialGeneration {
         self.client_id() == other.client_id() && self.token_endpoint() == other.token_endpoint()
     }
 
-    /// Signs an assertion that is valid from one minute before `now` to ten minutes after it.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`AssertionError::Signing`] if the crypto library fails to sign.
-    pub fn client_assertion(
-        &self,
-        now: Timestamp,
-        jti: Uuid,
-    ) -> Result<ClientAssertion, AssertionError> {
-        self.client_assertion_for(self.token_endpoint(), now, jti)
+    pub(crate) fn application(&self) -> &EntraApplication {
+        &self.credential.application
     }
 
-    /// Signs an assertion for the endpoint of another tenant at the same authority.
-    pub(crate) fn client_assertion_for(
-        &self,
-        endpoint: &Url,
-        now: Timestamp,
-        jti: Uuid,
-    ) -> Result<ClientAssertion, AssertionError> {
-        self.credential.signer.sign(self.client_id(), endpoint, now, jti)
-    }
-
-    /// The v2 token endpoint of another tenant at the same authority.
-    pub(crate) fn token_endpoint_of(&self, tenant: &TenantId) -> Url {
-        self.credential.authority.token_endpoint(tenant)
+    pub(crate) fn signer(&self) -> &AssertionSigner {
+        &self.credential.signer
     }
 }
 
@@ -242,8 +215,8 @@ impl fmt::Debug for ParsedCredential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ParsedCredential")
-            .field("client_id", &self.client_id)
-            .field("token_endpoint", &self.token_endpoint.as_str())
+            .field("client_id", &self.application.client)
+            .field("token_endpoint", &self.application.token_endpoint.as_str())
             .field("bundle", self.signer.bundle())
             .field("stamps", &self.timestamps)
             .field("content_hash", &self.content_hash)

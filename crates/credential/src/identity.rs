@@ -272,6 +272,29 @@ impl Serialize for Authority {
 /// The pseudo tenant of AD FS.
 const FEDERATION_SERVICE: &str = "adfs";
 
+/// An application of a tenant, with the token service of its cloud.
+#[derive(Debug, Clone)]
+pub(crate) struct EntraApplication {
+    pub(crate) tenant: TenantId,
+    pub(crate) client: ClientId,
+    pub(crate) authority: Authority,
+    /// The token endpoint of `tenant`.
+    pub(crate) token_endpoint: Url,
+}
+
+impl EntraApplication {
+    pub(crate) fn new(tenant: TenantId, client: ClientId, authority: Authority) -> Self {
+        Self { token_endpoint: authority.token_endpoint(&tenant), tenant, client, authority }
+    }
+
+    /// The token endpoint of another tenant, or of its own without one.
+    pub(crate) fn token_endpoint_for(&self, other: Option<&TenantId>) -> Cow<'_, Url> {
+        other.map_or(Cow::Borrowed(&self.token_endpoint), |tenant| {
+            Cow::Owned(self.authority.token_endpoint(tenant))
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

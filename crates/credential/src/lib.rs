@@ -39,7 +39,7 @@ pub mod bundle;
 pub mod detected_format;
 pub mod document;
 pub mod error_codes;
-pub mod file;
+mod file;
 mod file_snapshot;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -47,7 +47,7 @@ mod folder_watch;
 pub mod generation;
 pub mod identity;
 pub mod inspect;
-pub mod loader;
+mod loader;
 pub mod reply;
 pub mod secret;
 
@@ -67,10 +67,13 @@ mod token;
 mod token_proxy;
 mod transport;
 
-pub use file::{CredentialFile, CredentialFileOptions, LoadError, LoadObserver, ReloadOutcome};
+pub use file::{CredentialFile, CredentialFileOptions, LoadObserver, ReloadOutcome};
 pub use generation::CredentialGeneration;
 pub use lanyard_clock::ErrorHint;
-pub use loader::LoaderHealth;
+pub use loader::{
+    EqualTimestampPolicy, HealthWarning, KeepReason, LoadCounts, LoadError, LoadFailure,
+    LoaderHealth,
+};
 
 #[cfg(feature = "azure-cli")]
 pub use azure_cli::{AzureCliCredential, AzureCliError, AzureCliSubscription};

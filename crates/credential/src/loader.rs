@@ -1,4 +1,4 @@
-//! Decides what to do with each version of a credential file: a state machine without I/O.
+//! Decides what to do with each version of a credential file: pure code without I/O.
 //!
 //! The rules, in order:
 //!
@@ -11,13 +11,14 @@
 //!    keep the timestamp, and a repaired file keeps its own ([`EqualTimestampPolicy::Reject`] is the rule of
 //!    msi-dataplane).
 //!
-//! Before the first generation is published, every failure is final: the first load fails fast.
+//! The rules apply from the second load on. The first load has no generation to keep, so its failure is final.
 
 mod error;
 mod health;
 #[cfg(test)]
 mod tests;
 
+use std::mem;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -25,10 +26,9 @@ use jiff::Timestamp;
 pub use error::LoadError;
 pub use health::{HealthWarning, LoadCounts, LoadFailure, LoaderHealth};
 
-pub(crate) use health::{FileFollowerState, LoaderReport, validity_warnings};
+pub(crate) use health::{FileFollowerState, validity_warnings};
 
 use crate::generation::{ContentHash, CredentialGeneration, ParsedCredential};
-use crate::secret::SecretBytes;
 
 /// Whether to accept a version with the current `not_before` and different content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,44 +41,33 @@ pub enum EqualTimestampPolicy {
     Reject,
 }
 
-/// An event of the state machine.
+/// A version of the file, as far as it was read.
 #[derive(Debug)]
-#[non_exhaustive]
-pub enum LoaderEvent {
-    /// The file may have changed.
-    FileChanged,
-    /// The interval of unconditional reads has passed.
-    ResyncDue,
-    /// A caller requested a reload.
-    ReloadRequested,
-    /// The result of [`LoaderAction::Read`].
-    Read(Result<CredentialFileContent, LoadError>),
-    /// The result of [`LoaderAction::Parse`].
-    Parsed(Result<Box<ParsedCredential>, LoadError>),
+pub(crate) enum FileVersion {
+    /// The hash of the bytes is one of [`LoaderState::known_hashes`].
+    Known(ContentHash),
+    /// The bytes are a credential.
+    Usable(Box<ParsedCredential>),
+    /// The bytes cannot be parsed, now or later.
+    Unusable { hash: ContentHash, error: LoadError },
+    /// The file cannot be read at present.
+    Unreadable(LoadError),
 }
 
-/// The action that follows an event. Every event has exactly one action.
+/// The decision about a version of the file.
 #[derive(Debug)]
-#[non_exhaustive]
-pub enum LoaderAction {
-    /// Read the file and pass the result as [`LoaderEvent::Read`].
-    Read,
-    /// Parse the content and pass the result as [`LoaderEvent::Parsed`].
-    Parse(CredentialFileContent),
-    /// Publish this generation.
+pub(crate) enum LoadDecision {
+    /// Use the version: it is this generation.
     Publish(Arc<CredentialGeneration>),
-    /// Do nothing: the file is unchanged.
-    Ignore(IgnoreReason),
-    /// The file has different content: keep the current generation.
+    /// Keep the current generation.
     Keep(KeepReason),
-    /// There is no generation to keep: fail the load.
-    Fail(LoadError),
+    /// Do nothing.
+    Ignore(IgnoreReason),
 }
 
 /// The reason why a version is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum IgnoreReason {
+pub(crate) enum IgnoreReason {
     /// The bytes equal the version in use.
     SameContent,
     /// The bytes equal the version that was rejected last.
@@ -115,162 +104,158 @@ impl KeepReason {
     }
 }
 
-/// The bytes of one version of the file.
-#[derive(Debug)]
-pub struct CredentialFileContent {
-    bytes: SecretBytes,
-    hash: ContentHash,
-}
-
-impl CredentialFileContent {
-    /// Hashes the bytes.
-    pub fn new(bytes: impl Into<SecretBytes>) -> Self {
-        let bytes = bytes.into();
-        let hash = ContentHash::of(bytes.expose());
-        Self { bytes, hash }
-    }
-
-    /// The hash of the bytes.
-    pub fn hash(&self) -> ContentHash {
-        self.hash
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.bytes.expose()
-    }
-}
-
-/// The state machine of one file.
-#[derive(Debug, Default)]
-pub struct CredentialLoader {
-    equal_timestamps: EqualTimestampPolicy,
-    current: Option<Arc<CredentialGeneration>>,
+/// The generations of a file, and the versions that are not used. It exists from the first generation on.
+#[derive(Debug, Clone)]
+pub(crate) struct LoaderState {
+    current: Arc<CredentialGeneration>,
+    /// The generation before, until it expires: the fallback if the new one is rejected.
     previous: Option<Arc<CredentialGeneration>>,
-    rejected_hash: Option<ContentHash>,
-    /// The hash of the content that [`LoaderEvent::Parsed`] refers to.
-    parsing_hash: Option<ContentHash>,
-    unusable_content: Option<(ContentHash, LoadFailure)>,
-    report: LoaderReport,
+    /// The version that was rejected last, since the current generation was loaded.
+    rejected: Option<RejectedVersion>,
+    /// The version that was unusable last, since the current generation was loaded.
+    unusable: Option<UnusableVersion>,
+    last_error: Option<LoadFailure>,
+    /// What the last rotation changed besides the certificate.
+    identity_changes: Vec<HealthWarning>,
+    counts: LoadCounts,
 }
 
-impl CredentialLoader {
-    /// Creates the state machine of a file that has not been read yet.
-    pub fn new(equal_timestamps: EqualTimestampPolicy) -> Self {
-        Self { equal_timestamps, ..Self::default() }
+#[derive(Debug, Clone)]
+struct RejectedVersion {
+    hash: ContentHash,
+    not_before: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+struct UnusableVersion {
+    hash: ContentHash,
+    failure: LoadFailure,
+}
+
+impl LoaderState {
+    /// The state after the first load.
+    pub(crate) fn first(credential: ParsedCredential, now: Timestamp) -> Self {
+        Self {
+            current: Arc::new(CredentialGeneration::new(1, credential, now)),
+            previous: None,
+            rejected: None,
+            unusable: None,
+            last_error: None,
+            identity_changes: Vec::new(),
+            counts: LoadCounts { published: 1, ..LoadCounts::default() },
+        }
     }
 
-    /// The generation in use, after the first successful load.
-    pub fn current(&self) -> Option<&Arc<CredentialGeneration>> {
-        self.current.as_ref()
+    /// The generation in use.
+    pub(crate) fn current(&self) -> &Arc<CredentialGeneration> {
+        &self.current
     }
 
-    /// The previous generation, until it expires: the fallback if the new one is rejected.
-    pub fn previous(&self) -> Option<&Arc<CredentialGeneration>> {
+    /// The previous generation, until it expires.
+    pub(crate) fn previous(&self) -> Option<&Arc<CredentialGeneration>> {
         self.previous.as_ref()
     }
 
-    /// Handles an event that happened at `now`.
-    pub fn handle(&mut self, event: LoaderEvent, now: Timestamp) -> LoaderAction {
-        if self.previous.as_ref().is_some_and(|previous| previous.expires_at() <= now) {
-            self.previous = None;
-        }
-        match event {
-            LoaderEvent::FileChanged | LoaderEvent::ResyncDue | LoaderEvent::ReloadRequested => {
-                LoaderAction::Read
+    /// The hashes of the versions that need not be parsed again.
+    pub(crate) fn known_hashes(&self) -> Vec<ContentHash> {
+        let rejected = self.rejected.as_ref().map(|version| version.hash);
+        let unusable = self.unusable.as_ref().map(|version| version.hash);
+        [Some(self.current.content_hash()), rejected, unusable].into_iter().flatten().collect()
+    }
+
+    /// Decides about a version that was read at `now`.
+    pub(crate) fn decide(
+        &mut self,
+        version: FileVersion,
+        equal_timestamps: EqualTimestampPolicy,
+        now: Timestamp,
+    ) -> LoadDecision {
+        self.previous.take_if(|previous| previous.expires_at() <= now);
+        match version {
+            FileVersion::Known(hash) => self.ignore(hash),
+            FileVersion::Usable(credential) => {
+                let (offered, held) =
+                    (credential.timestamps().not_before, self.current.not_before());
+                let accepts_equal = equal_timestamps == EqualTimestampPolicy::Accept;
+                if offered > held || (offered == held && accepts_equal) {
+                    self.publish(*credential, now)
+                } else {
+                    self.reject(&credential)
+                }
             }
-            LoaderEvent::Read(Ok(content)) => self.on_content(content),
-            LoaderEvent::Read(Err(error)) => self.on_failure(error, now),
-            LoaderEvent::Parsed(Ok(offered_credential)) => self.on_parsed(*offered_credential, now),
-            LoaderEvent::Parsed(Err(error)) => {
-                // Without a generation to keep, every failure is final, even a repeated one.
-                let remembered = self.current.is_some() && is_content_error(&error);
-                let hash = self.parsing_hash.take().filter(|_| remembered);
-                self.unusable_content = hash.map(|hash| (hash, LoadFailure::of(&error, now)));
-                self.on_failure(error, now)
+            FileVersion::Unusable { hash, error } => {
+                let failure = LoadFailure::of(&error, now);
+                self.unusable = Some(UnusableVersion { hash, failure: failure.clone() });
+                self.fail(failure, error)
             }
+            FileVersion::Unreadable(error) => self.fail(LoadFailure::of(&error, now), error),
         }
     }
 
-    pub(crate) fn report(&self) -> &LoaderReport {
-        &self.report
-    }
-
-    fn on_content(&mut self, content: CredentialFileContent) -> LoaderAction {
-        let in_use = self.current.as_ref().map(|generation| generation.content_hash());
-        if in_use == Some(content.hash) {
-            (self.rejected_hash, self.unusable_content) = (None, None);
-            self.report.rejection = None;
-            return self.ignore(IgnoreReason::SameContent);
-        }
-        if self.rejected_hash == Some(content.hash) {
-            return self.ignore(IgnoreReason::RejectedBefore);
-        }
-        if let Some((_, failure)) =
-            self.unusable_content.as_ref().filter(|(hash, _)| *hash == content.hash)
-        {
-            let failure = failure.clone();
-            let action = self.ignore(IgnoreReason::UnusableBefore);
-            self.report.last_error = Some(failure);
-            return action;
-        }
-        self.parsing_hash = Some(content.hash);
-        LoaderAction::Parse(content)
-    }
-
-    fn ignore(&mut self, reason: IgnoreReason) -> LoaderAction {
-        self.report.last_error = None;
-        self.report.counts.unchanged += 1;
-        LoaderAction::Ignore(reason)
-    }
-
-    /// Publishes the parsed credential if it is newer than the current one, and rejects it otherwise.
-    fn on_parsed(&mut self, offered_credential: ParsedCredential, now: Timestamp) -> LoaderAction {
-        self.report.last_error = None;
-        let offered = offered_credential.timestamps().not_before;
-        let Some(current) = &self.current else { return self.publish(offered_credential, now) };
-        let held = current.not_before();
-        if offered > held
-            || (offered == held && self.equal_timestamps == EqualTimestampPolicy::Accept)
-        {
-            return self.publish(offered_credential, now);
-        }
-        self.rejected_hash = Some(offered_credential.content_hash());
-        let warning = HealthWarning::FileRefused { offered, held };
-        self.report.rejection = Some(warning);
-        if offered == held {
-            self.report.counts.refused_equal += 1;
-            return LoaderAction::Keep(KeepReason::EqualTimestamp);
-        }
-        self.report.counts.refused_older += 1;
-        LoaderAction::Keep(KeepReason::Older { offered, current: held })
+    fn ignore(&mut self, hash: ContentHash) -> LoadDecision {
+        self.counts.unchanged += 1;
+        self.last_error = None;
+        LoadDecision::Ignore(if hash == self.current.content_hash() {
+            (self.rejected, self.unusable) = (None, None);
+            IgnoreReason::SameContent
+        } else if let Some(unusable) = self.unusable.as_ref().filter(|it| it.hash == hash) {
+            self.last_error = Some(unusable.failure.clone());
+            IgnoreReason::UnusableBefore
+        } else {
+            IgnoreReason::RejectedBefore
+        })
     }
 
     /// Makes the credential the current generation.
-    fn publish(&mut self, credential: ParsedCredential, now: Timestamp) -> LoaderAction {
-        let number = self.current.as_ref().map_or(1, |current| current.number() + 1);
+    fn publish(&mut self, credential: ParsedCredential, now: Timestamp) -> LoadDecision {
+        let number = self.current.number() + 1;
         let generation = Arc::new(CredentialGeneration::new(number, credential, now));
-        self.previous = self.current.replace(Arc::clone(&generation));
-        (self.rejected_hash, self.unusable_content) = (None, None);
-        self.report.rejection = None;
-        self.report.counts.published += 1;
-        self.report.identity_changes = match &self.previous {
-            Some(previous) => health::identity_changes(previous, &generation),
-            None => Vec::new(),
-        };
-        LoaderAction::Publish(generation)
+        let replaced = mem::replace(&mut self.current, Arc::clone(&generation));
+        self.identity_changes = identity_changes(&replaced, &generation);
+        self.previous = Some(replaced);
+        (self.rejected, self.unusable, self.last_error) = (None, None, None);
+        self.counts.published += 1;
+        LoadDecision::Publish(generation)
     }
 
-    fn on_failure(&mut self, error: LoadError, now: Timestamp) -> LoaderAction {
-        self.report.counts.failed += 1;
-        self.report.last_error = Some(LoadFailure::of(&error, now));
-        if self.current.is_none() {
-            return LoaderAction::Fail(error);
-        }
-        LoaderAction::Keep(KeepReason::Failed(error))
+    fn reject(&mut self, credential: &ParsedCredential) -> LoadDecision {
+        let (offered, current) = (credential.timestamps().not_before, self.current.not_before());
+        self.rejected =
+            Some(RejectedVersion { hash: credential.content_hash(), not_before: offered });
+        self.last_error = None;
+        LoadDecision::Keep(if offered == current {
+            self.counts.refused_equal += 1;
+            KeepReason::EqualTimestamp
+        } else {
+            self.counts.refused_older += 1;
+            KeepReason::Older { offered, current }
+        })
+    }
+
+    fn fail(&mut self, failure: LoadFailure, error: LoadError) -> LoadDecision {
+        self.counts.failed += 1;
+        self.last_error = Some(failure);
+        LoadDecision::Keep(KeepReason::Failed(error))
     }
 }
 
-/// Whether the same bytes would fail again, because the content is invalid.
-fn is_content_error(error: &LoadError) -> bool {
-    matches!(error, LoadError::Content { .. })
+/// The changes of a rotation besides the certificate.
+fn identity_changes(
+    before: &CredentialGeneration,
+    after: &CredentialGeneration,
+) -> Vec<HealthWarning> {
+    let mut changes = Vec::new();
+    if before.client_id() != after.client_id() {
+        let (from, to) = (before.client_id().to_string(), after.client_id().to_string());
+        changes.push(HealthWarning::ClientChanged { from, to });
+    }
+    if before.tenant_id() != after.tenant_id() {
+        let (from, to) = (before.tenant_id().to_string(), after.tenant_id().to_string());
+        changes.push(HealthWarning::TenantChanged { from, to });
+    }
+    if before.authority() != after.authority() {
+        let (from, to) = (before.authority().to_string(), after.authority().to_string());
+        changes.push(HealthWarning::AuthorityChanged { from, to });
+    }
+    changes
 }

@@ -1,6 +1,7 @@
 //! The managed identity of the host: a virtual machine, a scale set or an app.
 
 pub(crate) mod endpoint;
+mod endpoint_kind;
 pub(crate) mod error;
 
 use std::borrow::Cow;

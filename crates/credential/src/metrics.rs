@@ -17,7 +17,7 @@ pub trait MetricsHook: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Content of the credential file was rejected, and the current generation kept. `reason` is
-    /// [`KeepReason::metric_label`](crate::loader::KeepReason::metric_label).
+    /// [`KeepReason::metric_label`](crate::KeepReason::metric_label).
     fn generation_refused(&self, reason: &'static str) {
         let _ = reason;
     }

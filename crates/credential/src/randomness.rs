@@ -48,7 +48,7 @@ pub(crate) mod fixed {
     }
 
     impl FixedRandomness {
-        /// A fraction of one half is the middle of every jitter, and thus no jitter.
+        /// A fraction of zero is no jitter.
         pub(crate) fn shared(fraction: f64) -> SharedRandomness {
             Arc::new(Self { fraction, ids: AtomicU64::new(0) })
         }

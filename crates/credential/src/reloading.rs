@@ -1,6 +1,5 @@
 //! The credential of a rotating certificate file.
 
-mod observer;
 mod rotation;
 mod source;
 
@@ -11,12 +10,11 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use serde::Serialize;
 
-use self::observer::MetricsLoadObserver;
 use self::source::CertificateSource;
-use crate::file::{CredentialFile, CredentialFileOptions, LoadError};
+use crate::file::{CredentialFile, CredentialFileOptions};
 use crate::generation::CredentialGeneration;
 use crate::health::{LastTokenError, TokenHealth};
-use crate::loader::LoaderHealth;
+use crate::loader::{LoadError, LoaderHealth};
 use crate::token::engine::TokenEngine;
 use crate::token::error::TokenError;
 use crate::token::request::{TokenKey, TokenVariant};
@@ -68,10 +66,9 @@ impl ReloadingCertificateCredential {
         path: impl AsRef<Path> + Send,
         options: ReloadingCertificateOptions,
     ) -> Result<Arc<Self>, LoadError> {
-        let ReloadingCertificateOptions { mut file, transport } = options;
-        let metrics = Arc::clone(transport.metrics());
-        file.observer = Some(Arc::new(MetricsLoadObserver { metrics, next: file.observer.take() }));
-        let file = CredentialFile::open(path, file, Arc::clone(transport.clock())).await?;
+        let ReloadingCertificateOptions { file, transport } = options;
+        let (clock, metrics) = (Arc::clone(transport.clock()), Arc::clone(transport.metrics()));
+        let file = CredentialFile::open_with_metrics(path.as_ref(), file, clock, metrics).await?;
         let source = CertificateSource::new(file, transport.clone());
         let engine = Arc::new(TokenEngine::new(source, &transport));
         rotation::spawn_rotation_task(&engine);

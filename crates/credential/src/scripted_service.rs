@@ -186,7 +186,7 @@ impl TokenServiceFixture {
                 ..ClientOptions::default()
             },
             clock: Arc::new(self.clock.clone()),
-            randomness: FixedRandomness::shared(0.5),
+            randomness: FixedRandomness::shared(0.0),
             retry: None,
             limits: None,
             metrics: Arc::new(NoMetrics),

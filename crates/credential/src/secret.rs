@@ -1,4 +1,4 @@
-//! Text and bytes that cannot be printed and are wiped on drop.
+//! Text that cannot be printed and is wiped on drop.
 
 use std::fmt;
 
@@ -38,44 +38,6 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// Secret bytes, with the same guarantees as [`SecretText`].
-pub struct SecretBytes(Zeroizing<Vec<u8>>);
-
-impl SecretBytes {
-    /// The number of bytes.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The secret bytes. Only code that sends or parses them may call this.
-    pub(crate) fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl From<Vec<u8>> for SecretBytes {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(Zeroizing::new(bytes))
-    }
-}
-
-impl From<Zeroizing<Vec<u8>>> for SecretBytes {
-    fn from(bytes: Zeroizing<Vec<u8>>) -> Self {
-        Self(bytes)
-    }
-}
-
-impl fmt::Debug for SecretBytes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretBytes(***)")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +45,5 @@ mod tests {
     #[test]
     fn debug_prints_a_fixed_word() {
         assert_eq!(format!("{:?}", SecretText::from("planted")), "SecretText(***)");
-        assert_eq!(format!("{:#?}", SecretBytes::from(b"planted".to_vec())), "SecretBytes(***)");
     }
 }

@@ -129,11 +129,6 @@ impl EntraError {
         self.body.suberror.as_deref()
     }
 
-    /// The `client-request-id` that the credential sent; Microsoft support asks for it.
-    pub fn client_request_id(&self) -> Uuid {
-        self.request_id
-    }
-
     /// The delay of the `Retry-After` header.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after

@@ -8,25 +8,66 @@ use uuid::Uuid;
 use super::error::{EntraError, TokenRequestInfo, display_url};
 use super::request::{ClientAuthentication, TokenRequestForm};
 use super::response::parse_token_response;
+use crate::assertion::AssertionSigner;
+use crate::identity::EntraApplication;
 use crate::token::error::TokenError;
+use crate::token::request::TokenKey;
 use crate::token::source::IssuedToken;
 use crate::transport::sender::{TokenExchange, TokenTransport};
 use lanyard_clock::RetryClass;
 
+/// Exchanges the authentication of `application` for the token of `key`. `generation` is the generation whose key
+/// signed the assertion; zero for credentials without generations.
+pub(crate) async fn exchange(
+    application: &EntraApplication,
+    authentication: ClientAuthentication<'_>,
+    key: &TokenKey,
+    generation: u64,
+    transport: &TokenTransport,
+) -> Result<IssuedToken, TokenError> {
+    let claims = key.variant.claims_parameter()?;
+    let exchange = ClientCredentialsExchange {
+        endpoint: &application.token_endpoint_for(key.variant.tenant.as_ref()),
+        client_id: application.client.as_str(),
+        scope: &key.scope,
+        authentication,
+        claims: claims.as_deref(),
+        request_id: transport.randomness().uuid(),
+    };
+    exchange.fetch_token(transport, generation).await
+}
+
+/// Like [`exchange`], with an assertion that `signer` signs.
+pub(crate) async fn exchange_signed(
+    application: &EntraApplication,
+    signer: &AssertionSigner,
+    key: &TokenKey,
+    generation: u64,
+    transport: &TokenTransport,
+) -> Result<IssuedToken, TokenError> {
+    let endpoint = application.token_endpoint_for(key.variant.tenant.as_ref());
+    let (now, jti) = (transport.clock().now(), transport.randomness().uuid());
+    let assertion = signer
+        .sign(&application.client, &endpoint, now, jti)
+        .map_err(|error| TokenError::Assertion { generation, source: Arc::new(error) })?;
+    let authentication = ClientAuthentication::Assertion(assertion.as_str());
+    exchange(application, authentication, key, generation, transport).await
+}
+
 /// One exchange of a client's credential for a token.
-pub(crate) struct ClientCredentialsExchange<'a> {
-    pub(crate) endpoint: &'a Url,
-    pub(crate) client_id: &'a str,
-    pub(crate) scope: &'a str,
-    pub(crate) authentication: ClientAuthentication<'a>,
-    pub(crate) claims: Option<&'a str>,
+struct ClientCredentialsExchange<'a> {
+    endpoint: &'a Url,
+    client_id: &'a str,
+    scope: &'a str,
+    authentication: ClientAuthentication<'a>,
+    claims: Option<&'a str>,
     /// The request id, shared by all retries.
-    pub(crate) request_id: Uuid,
+    request_id: Uuid,
 }
 
 impl ClientCredentialsExchange<'_> {
-    /// Sends the request and parses the token. `generation` is the generation whose key signed the assertion.
-    pub(crate) async fn fetch_token(
+    /// Sends the request and parses the token.
+    async fn fetch_token(
         &self,
         transport: &TokenTransport,
         generation: u64,
@@ -97,7 +138,9 @@ impl TokenExchange for ClientCredentialsExchange<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
     use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
+    use crate::token::request::TokenVariant;
 
     #[tokio::test]
     async fn request_id_is_sent_in_both_client_request_id_headers() {
@@ -111,16 +154,11 @@ mod tests {
 
     async fn send_request(status: u16, body: String) -> TokenServiceFixture {
         let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(status, &body));
-        let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
-        let exchange = ClientCredentialsExchange {
-            endpoint: &endpoint,
-            client_id: "client",
-            scope: "s",
-            authentication: ClientAuthentication::Assertion("a.b.c"),
-            claims: None,
-            request_id: Uuid::nil(),
-        };
-        drop(bench.run_to_completion(exchange.fetch_token(&bench.transport(), 1)).await);
+        let (application, transport) = (fixture::application(), bench.transport());
+        let key = TokenKey::parse(&["s"], TokenVariant::PLAIN).unwrap();
+        let authentication = ClientAuthentication::Assertion("a.b.c");
+        let exchange = exchange(&application, authentication, &key, 1, &transport);
+        drop(bench.run_to_completion(exchange).await);
         bench
     }
 

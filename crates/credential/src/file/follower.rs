@@ -1,30 +1,26 @@
-//! The background task that follows one file: it performs the loader's actions at the times of the schedule.
+//! The background task that follows one file: it reloads the file at the times of the schedule.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
-use lanyard_clock::{ErrorHint as _, SharedClock};
+use lanyard_clock::SharedClock;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 
+use super::read::VersionReader;
 use super::schedule::{DueAction, FollowIntervals, ReadSchedule};
-use super::{CredentialFileOptions, ReloadOutcome, SharedFileState, read};
+use super::{CredentialFileOptions, ReloadOutcome, SharedFileState};
 use crate::file_snapshot::FileSnapshot;
 use crate::folder_watch::FolderWatch;
-use crate::generation::ParsedCredential;
-use crate::loader::{
-    CredentialFileContent, CredentialLoader, IgnoreReason, KeepReason, LoadError, LoaderAction,
-    LoaderEvent,
-};
+use crate::loader::{LoadError, LoaderState};
+use crate::metrics::MetricsHook;
 
 type ReloadReply = oneshot::Sender<ReloadOutcome>;
 
 /// The state of the background task.
 pub(super) struct CredentialFileFollower {
     shared: Arc<SharedFileState>,
-    loader: CredentialLoader,
+    reader: VersionReader,
     schedule: ReadSchedule,
     folder: Option<FolderWatch>,
     changed: Arc<Notify>,
@@ -48,48 +44,43 @@ impl CredentialFileFollower {
         path: PathBuf,
         options: CredentialFileOptions,
         clock: SharedClock,
+        metrics: Arc<dyn MetricsHook>,
         requests: mpsc::Receiver<ReloadReply>,
     ) -> Result<Self, LoadError> {
         let changed = Arc::new(Notify::new());
-        let watcher_alive = Arc::new(AtomicBool::new(false));
+        let watcher_alive = Arc::default();
         let mut folder = options
             .events
             .then(|| FolderWatch::new(&path, Arc::clone(&changed), Arc::clone(&watcher_alive)));
-        let probe = take_snapshot(path.clone()).await;
-        if let Some(folder) = &mut folder {
-            folder.ensure_watched(probe.as_ref().and_then(|probe| probe.folder.clone()));
-        }
-        let mut loader = CredentialLoader::new(options.equal_timestamps);
-        let source = CredentialFileSource { path: &path, options: &options, clock: &clock };
-        let current = match source.run_loader(&mut loader, LoaderEvent::ReloadRequested).await {
-            LoaderAction::Publish(generation) => generation,
-            LoaderAction::Fail(error) | LoaderAction::Keep(KeepReason::Failed(error)) => {
-                return Err(error);
-            }
-            _ => return Err(LoadError::Stopped { path }),
+        let snapshot = take_snapshot(&path, folder.as_mut()).await;
+        let intervals = FollowIntervals {
+            poll_interval: options.poll_interval,
+            debounce: options.debounce,
+            max_debounce: options.max_debounce,
+            resync_interval: options.resync_interval,
         };
-        if let Some(observer) = &options.observer {
-            observer.generation_published(&current);
-        }
-        let schedule = ReadSchedule::starting_at(clock.monotonic(), intervals(&options));
-        let shared = Arc::new(SharedFileState {
-            number: watch::Sender::new(current.number()),
-            current: ArcSwap::new(current),
-            previous: ArcSwapOption::empty(),
-            report: ArcSwap::from_pointee(loader.report().clone()),
+        let CredentialFileOptions { parsing, size_limit, equal_timestamps, observer, .. } = options;
+        let reader = VersionReader { path: path.clone(), size_limit, parsing };
+        let state = LoaderState::first(reader.first_version().await?, clock.now());
+        let schedule = ReadSchedule::starting_at(clock.monotonic(), intervals);
+        let shared = SharedFileState {
             path,
-            options,
+            equal_timestamps,
+            observer,
+            metrics,
             clock,
+            state: watch::Sender::new(state),
             watcher_alive,
-        });
+        };
+        shared.report_published(&shared.current());
         Ok(Self {
-            shared,
-            loader,
+            shared: Arc::new(shared),
+            reader,
             schedule,
             folder,
             changed,
             requests,
-            snapshot: probe,
+            snapshot,
             needs_recheck: true,
         })
     }
@@ -109,11 +100,8 @@ impl CredentialFileFollower {
                 }
                 FollowerWakeup::TimerFired => {
                     match self.schedule.due(self.shared.clock.monotonic()) {
-                        Some(DueAction::EventsSettled) => {
-                            self.load(LoaderEvent::FileChanged).await;
-                        }
-                        Some(DueAction::Resync) => {
-                            self.load(LoaderEvent::ResyncDue).await;
+                        Some(DueAction::Read) => {
+                            self.reload().await;
                         }
                         Some(DueAction::Poll) => self.poll().await,
                         None => {}
@@ -140,7 +128,7 @@ impl CredentialFileFollower {
         while let Ok(reply) = self.requests.try_recv() {
             replies.push(reply);
         }
-        let outcome = self.load(LoaderEvent::ReloadRequested).await;
+        let outcome = self.reload().await;
         for reply in replies {
             if reply.send(outcome).is_err() {
                 tracing::trace!("a caller no longer waits for its reload");
@@ -151,136 +139,33 @@ impl CredentialFileFollower {
     /// Polls the file: re-arms the watch, and reads the file if its snapshot differs.
     async fn poll(&mut self) {
         self.schedule.record_poll(self.shared.clock.monotonic());
-        let probe = take_snapshot(self.shared.path.clone()).await;
-        if let Some(folder) = &mut self.folder {
-            folder.ensure_watched(probe.as_ref().and_then(|probe| probe.folder.clone()));
-        }
-        let differs = probe != self.snapshot;
-        self.snapshot = probe;
+        let snapshot = take_snapshot(&self.shared.path, self.folder.as_mut()).await;
+        let differs = snapshot != self.snapshot;
+        self.snapshot = snapshot;
         if differs || self.needs_recheck {
-            self.load(LoaderEvent::FileChanged).await;
+            self.reload().await;
             self.needs_recheck = differs;
         }
     }
 
-    /// Reads the file and performs the loader's actions.
-    async fn load(&mut self, cause: LoaderEvent) -> ReloadOutcome {
+    /// Reads the file, decides about its version and publishes the result.
+    async fn reload(&mut self) -> ReloadOutcome {
         self.schedule.record_read(self.shared.clock.monotonic());
         self.needs_recheck = true;
-        let shared = Arc::clone(&self.shared);
-        let source = CredentialFileSource {
-            path: &shared.path,
-            options: &shared.options,
-            clock: &shared.clock,
-        };
-        let action = source.run_loader(&mut self.loader, cause).await;
-        self.apply_action(action)
-    }
-
-    fn apply_action(&mut self, action: LoaderAction) -> ReloadOutcome {
-        self.notify_observer(&action);
-        // Store the fallback first, so that a reader of the new generation also finds its fallback.
-        self.shared.previous.store(self.loader.previous().cloned());
-        self.shared.report.store(Arc::new(self.loader.report().clone()));
-        let path = self.shared.path.display();
-        match action {
-            LoaderAction::Publish(generation) => {
-                let number = generation.number();
-                let not_before = generation.not_before();
-                tracing::info!(%path, number, %not_before, "credential loaded");
-                self.shared.current.store(generation);
-                self.shared.number.send_replace(number);
-                ReloadOutcome::Changed(number)
-            }
-            LoaderAction::Keep(KeepReason::Older { offered, current: held }) => {
-                tracing::warn!(%path, %offered, %held, "older credential refused");
-                ReloadOutcome::Unchanged
-            }
-            LoaderAction::Keep(KeepReason::EqualTimestamp) => {
-                tracing::warn!(%path, "rejected a credential with the same not_before");
-                ReloadOutcome::Unchanged
-            }
-            LoaderAction::Keep(KeepReason::Failed(error)) | LoaderAction::Fail(error) => {
-                let hint = error.hint();
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(%path, error, hint = hint.as_deref(), "credential cannot be used, keeping the current one");
-                ReloadOutcome::Failed
-            }
-            LoaderAction::Ignore(IgnoreReason::UnusableBefore) => {
-                tracing::debug!(%path, "credential is still the unusable one");
-                ReloadOutcome::Failed
-            }
-            LoaderAction::Ignore(reason) => {
-                tracing::debug!(%path, ?reason, "credential unchanged");
-                ReloadOutcome::Unchanged
-            }
-            LoaderAction::Read | LoaderAction::Parse(_) => ReloadOutcome::Failed,
-        }
-    }
-
-    fn notify_observer(&self, action: &LoaderAction) {
-        let Some(observer) = &self.shared.options.observer else { return };
-        match action {
-            LoaderAction::Publish(generation) => observer.generation_published(generation),
-            LoaderAction::Keep(reason) => observer.generation_kept(reason),
-            _ => {}
-        }
+        let mut state = self.shared.state.borrow().clone();
+        let version = self.reader.next_version(state.known_hashes()).await;
+        let now = self.shared.clock.now();
+        let decision = state.decide(version, self.shared.equal_timestamps, now);
+        self.shared.publish(state, decision)
     }
 }
 
-/// The path of the file and the options for parsing it.
-struct CredentialFileSource<'a> {
-    path: &'a PathBuf,
-    options: &'a CredentialFileOptions,
-    clock: &'a SharedClock,
-}
-
-impl CredentialFileSource<'_> {
-    /// Performs the loader's actions until it is done.
-    async fn run_loader(&self, loader: &mut CredentialLoader, cause: LoaderEvent) -> LoaderAction {
-        let mut event = cause;
-        loop {
-            event = match loader.handle(event, self.clock.now()) {
-                LoaderAction::Read => LoaderEvent::Read(self.read().await),
-                LoaderAction::Parse(content) => LoaderEvent::Parsed(self.parse(content).await),
-                settled => return settled,
-            };
-        }
+/// Takes a snapshot of the file, and arms the watch on its folder.
+async fn take_snapshot(path: &Path, watch: Option<&mut FolderWatch>) -> Option<FileSnapshot> {
+    let path = path.to_path_buf();
+    let snapshot = spawn_blocking(move || FileSnapshot::of(&path)).await.ok();
+    if let Some(watch) = watch {
+        watch.ensure_watched(snapshot.as_ref().and_then(|snapshot| snapshot.folder.clone()));
     }
-
-    async fn read(&self) -> Result<CredentialFileContent, LoadError> {
-        let (path, limit) = (self.path.clone(), self.options.size_limit);
-        let read = spawn_blocking(move || read::read(&path, limit)).await;
-        read.unwrap_or_else(|_| Err(LoadError::Stopped { path: self.path.clone() }))
-    }
-
-    /// Parses on a blocking thread: opening an archive may take long, and a panic in the parser must not end
-    /// the task.
-    async fn parse(
-        &self,
-        content: CredentialFileContent,
-    ) -> Result<Box<ParsedCredential>, LoadError> {
-        let options = self.options.parsing.clone();
-        let path = self.path.clone();
-        let parsed =
-            spawn_blocking(move || ParsedCredential::parse(content.bytes(), &options)).await;
-        match parsed {
-            Ok(Ok(credential)) => Ok(Box::new(credential)),
-            Ok(Err(source)) => Err(LoadError::Content { path, source }),
-            Err(_) => Err(LoadError::Stopped { path }),
-        }
-    }
-}
-
-async fn take_snapshot(path: PathBuf) -> Option<FileSnapshot> {
-    spawn_blocking(move || FileSnapshot::of(&path)).await.ok()
-}
-
-fn intervals(options: &CredentialFileOptions) -> FollowIntervals {
-    FollowIntervals {
-        poll_interval: options.poll_interval,
-        debounce: options.debounce,
-        max_debounce: options.max_debounce,
-        resync_interval: options.resync_interval,
-    }
+    snapshot
 }

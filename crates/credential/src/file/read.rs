@@ -1,15 +1,66 @@
-//! Reads one version of a file.
+//! Reads and parses one version of a file.
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
-use crate::loader::{CredentialFileContent, LoadError};
+use crate::generation::{ContentHash, ParseCredentialOptions, ParsedCredential};
+use crate::loader::{FileVersion, LoadError};
+
+/// Reads and parses the versions of a file on blocking threads: opening an archive may take long, and a panic in
+/// the parser must not end the task that follows the file.
+#[derive(Debug, Clone)]
+pub(super) struct VersionReader {
+    pub(super) path: PathBuf,
+    /// The maximum size of the file, in bytes.
+    pub(super) size_limit: u64,
+    pub(super) parsing: ParseCredentialOptions,
+}
+
+impl VersionReader {
+    pub(super) async fn first_version(&self) -> Result<ParsedCredential, LoadError> {
+        let parsed = self.run(|reader| reader.parse(&read(&reader.path, reader.size_limit)?));
+        parsed.await.flatten()
+    }
+
+    /// Reads the version that the file contains now, and parses it unless its hash is `known`.
+    pub(super) async fn next_version(&self, known: Vec<ContentHash>) -> FileVersion {
+        let version = self.run(move |reader| {
+            let bytes = match read(&reader.path, reader.size_limit) {
+                Ok(bytes) => bytes,
+                Err(error) => return FileVersion::Unreadable(error),
+            };
+            let hash = ContentHash::of(&bytes);
+            if known.contains(&hash) {
+                return FileVersion::Known(hash);
+            }
+            match reader.parse(&bytes) {
+                Ok(credential) => FileVersion::Usable(Box::new(credential)),
+                Err(error) => FileVersion::Unusable { hash, error },
+            }
+        });
+        version.await.unwrap_or_else(FileVersion::Unreadable)
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<ParsedCredential, LoadError> {
+        let parsed = ParsedCredential::parse(bytes, &self.parsing);
+        parsed.map_err(|source| LoadError::Content { path: self.path.clone(), source })
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, LoadError> {
+        let (reader, path) = (self.clone(), self.path.clone());
+        spawn_blocking(move || work(&reader)).await.or(Err(LoadError::Stopped { path }))
+    }
+}
 
 /// Reads the file if it is a regular file of at most `limit` bytes.
-pub(super) fn read(path: &Path, limit: u64) -> Result<CredentialFileContent, LoadError> {
+fn read(path: &Path, limit: u64) -> Result<Zeroizing<Vec<u8>>, LoadError> {
     let failed = |source| LoadError::Read { path: path.to_path_buf(), source };
     // Check the file type before opening: opening a pipe would block until it has a writer.
     if !fs::metadata(path).map_err(failed)?.is_file() {
@@ -17,10 +68,8 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<CredentialFileContent, Loa
     }
     let mut file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
-    match read_up_to(&mut file, length, limit).map_err(failed)? {
-        Some(bytes) => Ok(CredentialFileContent::new(bytes)),
-        None => Err(LoadError::TooLarge { path: path.to_path_buf(), limit }),
-    }
+    let bytes = read_up_to(&mut file, length, limit).map_err(failed)?;
+    bytes.ok_or_else(|| LoadError::TooLarge { path: path.to_path_buf(), limit })
 }
 
 /// Reads all bytes, or returns `None` if there are more than `limit`.
@@ -76,6 +125,14 @@ mod tests {
         assert_eq!(read_up_to(&mut bytes.as_slice(), 100, 100).unwrap().unwrap().len(), 100);
         assert!(read_up_to(&mut bytes.as_slice(), 100, 99).unwrap().is_none());
         assert!(read_up_to(&mut bytes.as_slice(), 0, 99).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_parser_is_an_error() {
+        let (path, parsing) = (PathBuf::from("identity.json"), ParseCredentialOptions::default());
+        let reader = VersionReader { path, size_limit: 10, parsing };
+        let stopped = reader.run(|_| panic!("planned by the test")).await;
+        assert!(matches!(stopped, Result::<(), _>::Err(LoadError::Stopped { .. })));
     }
 
     #[test]

@@ -5,12 +5,10 @@ use std::time::Duration;
 /// An action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DueAction {
-    /// File events have paused, or have continued for the maximum time.
-    EventsSettled,
-    /// A poll is due.
+    /// File events have paused or continued for the maximum time, or the interval of unconditional reads has passed.
+    Read,
+    /// The interval of polls has passed.
     Poll,
-    /// An unconditional read is due.
-    Resync,
 }
 
 /// The intervals of the schedule.
@@ -67,25 +65,22 @@ impl ReadSchedule {
 
     /// When the next action is due.
     pub(super) fn next_due_at(&self) -> Duration {
-        let settled = self.events_settled_at().unwrap_or(Duration::MAX);
-        settled.min(self.poll_at).min(self.resync_at)
+        self.read_due_at().min(self.poll_at)
     }
 
     /// The most urgent action that is due at `now`.
     pub(super) fn due(&self, now: Duration) -> Option<DueAction> {
-        if self.events_settled_at().is_some_and(|at| at <= now) {
-            return Some(DueAction::EventsSettled);
-        }
-        if self.resync_at <= now {
-            return Some(DueAction::Resync);
+        if self.read_due_at() <= now {
+            return Some(DueAction::Read);
         }
         (self.poll_at <= now).then_some(DueAction::Poll)
     }
 
-    fn events_settled_at(&self) -> Option<Duration> {
-        let burst = self.pending_events.as_ref()?;
+    fn read_due_at(&self) -> Duration {
+        let Some(burst) = &self.pending_events else { return self.resync_at };
         let quiet = burst.last.saturating_add(self.intervals.debounce);
-        Some(quiet.min(burst.first.saturating_add(self.intervals.max_debounce)))
+        let settled = quiet.min(burst.first.saturating_add(self.intervals.max_debounce));
+        settled.min(self.resync_at)
     }
 }
 
@@ -113,7 +108,7 @@ mod tests {
         schedule.record_event(ms(10));
         assert_eq!(schedule.next_due_at(), ms(110));
         assert_eq!(schedule.due(ms(109)), None);
-        assert_eq!(schedule.due(ms(110)), Some(DueAction::EventsSettled));
+        assert_eq!(schedule.due(ms(110)), Some(DueAction::Read));
         schedule.record_read(ms(110));
         assert_eq!(schedule.due(ms(110)), None);
     }
@@ -126,7 +121,7 @@ mod tests {
             assert_eq!(schedule.due(ms(at)), None);
         }
         assert_eq!(schedule.next_due_at(), ms(250));
-        assert_eq!(schedule.due(ms(250)), Some(DueAction::EventsSettled));
+        assert_eq!(schedule.due(ms(250)), Some(DueAction::Read));
     }
 
     #[test]
@@ -135,7 +130,7 @@ mod tests {
         schedule.record_read(ms(5_000));
         schedule.record_poll(ms(21_604_500));
         assert_eq!(schedule.due(ms(21_604_999)), None);
-        assert_eq!(schedule.due(ms(21_605_000)), Some(DueAction::Resync));
+        assert_eq!(schedule.due(ms(21_605_000)), Some(DueAction::Read));
     }
 
     #[test]

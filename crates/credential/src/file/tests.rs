@@ -46,8 +46,8 @@ fn volume() -> TempDir {
 
 /// Waits in real time for generation `number`.
 async fn wait_for_generation(file: &CredentialFile, number: u64) {
-    let mut numbers = file.subscribe();
-    let arrived = numbers.wait_for(|observed| *observed >= number);
+    let mut states = file.subscribe();
+    let arrived = states.wait_for(|state| state.current().number() >= number);
     tokio::time::timeout(Duration::from_secs(20), arrived).await.unwrap().unwrap();
 }
 
@@ -134,12 +134,12 @@ async fn recreated_folder_is_watched_again() {
     fs::create_dir(&volume).unwrap();
     atomic_write(&volume, 2);
     wait_for_generation(&file, 2).await;
-    let mut numbers = file.subscribe();
+    let mut states = file.subscribe();
     while !file.health().watcher_alive {
         tokio::task::yield_now().await;
     }
     atomic_write(&volume, 3);
-    numbers.wait_for(|number| *number == 3).await.unwrap();
+    states.wait_for(|state| state.current().number() == 3).await.unwrap();
 }
 
 #[tokio::test]
@@ -278,12 +278,12 @@ async fn an_older_version_is_refused_and_counted() {
 async fn dropping_the_last_handle_ends_the_task() {
     let volume = volume();
     let (file, clock) = open_manual(&volume.path().join(NAME), polling_only()).await;
-    let mut numbers = file.subscribe();
+    let mut states = file.subscribe();
     let second = file.clone();
     drop(file);
     assert_eq!(second.reload().await, ReloadOutcome::Unchanged);
     drop(second);
-    assert!(numbers.changed().await.is_err(), "the sender goes with the task");
+    assert!(states.changed().await.is_err(), "the sender goes with the task");
     assert_eq!(clock.sleeper_count(), 0);
 }
 
@@ -312,7 +312,10 @@ async fn the_first_load_fails_with_the_reason() {
     let open =
         || CredentialFile::open(&path, CredentialFileOptions::default(), SystemClock::shared());
     assert!(matches!(open().await, Err(LoadError::Read { .. })));
-    fs::write(&path, b"{}").unwrap();
+    for content in [&b""[..], b"not json", b"{}", b"{}"] {
+        fs::write(&path, content).unwrap();
+        assert!(matches!(open().await, Err(LoadError::Content { .. })));
+    }
     let error = open().await.unwrap_err();
     assert!(error.hint().unwrap().contains("`client_id`"), "{:?}", error.hint());
     fs::write(&path, vec![b' '; 1024 * 1024 + 1]).unwrap();

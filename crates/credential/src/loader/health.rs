@@ -7,10 +7,9 @@ use jiff::Timestamp;
 use lanyard_clock::ErrorHint as _;
 use serde::Serialize;
 
-use super::LoadError;
+use super::{LoadError, LoaderState};
 use crate::bundle::{BundleWarning, CertificateValidity};
 use crate::document::CredentialTimestamps;
-use crate::generation::CredentialGeneration;
 
 /// A snapshot of a loader's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -199,27 +198,17 @@ pub(crate) struct FileFollowerState {
     pub(crate) watcher_alive: bool,
 }
 
-/// The load results that a loader records besides its generations.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LoaderReport {
-    pub(super) last_error: Option<LoadFailure>,
-    pub(super) counts: LoadCounts,
-    pub(super) rejection: Option<HealthWarning>,
-    pub(super) identity_changes: Vec<HealthWarning>,
-}
-
-impl LoaderReport {
-    /// The state at `now`, with `current` in use.
-    pub(crate) fn health(
-        &self,
-        current: &CredentialGeneration,
-        follower: FileFollowerState,
-        now: Timestamp,
-    ) -> LoaderHealth {
+impl LoaderState {
+    /// The health at `now`.
+    pub(crate) fn health(&self, follower: FileFollowerState, now: Timestamp) -> LoaderHealth {
+        let current = &self.current;
         let stamps = current.timestamps();
         let until = |stamp: Timestamp| stamp.as_second().saturating_sub(now.as_second());
         let mut warnings = self.identity_changes.clone();
-        warnings.extend(self.rejection.clone());
+        warnings.extend(self.rejected.as_ref().map(|rejected| HealthWarning::FileRefused {
+            offered: rejected.not_before,
+            held: current.not_before(),
+        }));
         warnings.extend(validity_warnings(stamps, Some(current.certificate_validity()), now));
         let unusual = current.bundle().warnings().iter();
         warnings.extend(unusual.map(|warning| HealthWarning::Bundle { warning: *warning }));
@@ -237,27 +226,6 @@ impl LoaderReport {
             warnings,
         }
     }
-}
-
-/// The changes of a rotation besides the certificate.
-pub(super) fn identity_changes(
-    before: &CredentialGeneration,
-    after: &CredentialGeneration,
-) -> Vec<HealthWarning> {
-    let mut changes = Vec::new();
-    if before.client_id() != after.client_id() {
-        let (from, to) = (before.client_id().to_string(), after.client_id().to_string());
-        changes.push(HealthWarning::ClientChanged { from, to });
-    }
-    if before.tenant_id() != after.tenant_id() {
-        let (from, to) = (before.tenant_id().to_string(), after.tenant_id().to_string());
-        changes.push(HealthWarning::TenantChanged { from, to });
-    }
-    if before.authority() != after.authority() {
-        let (from, to) = (before.authority().to_string(), after.authority().to_string());
-        changes.push(HealthWarning::AuthorityChanged { from, to });
-    }
-    changes
 }
 
 /// The warnings of the timestamps and of the certificate's dates, if known, at `now`.

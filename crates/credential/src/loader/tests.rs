@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{self, document, timestamp, to_bytes};
+use crate::fixture::{self, document, parsed_credential, timestamp, to_bytes};
 use crate::generation::ParseCredentialOptions;
 
 const T1: &str = "2027-01-01T00:00:00Z";
@@ -13,33 +13,49 @@ const T2: &str = "2027-02-01T00:00:00Z";
 const NOW: &str = "2027-02-02T00:00:00Z";
 const FOLLOWER: FileFollowerState = FileFollowerState { following: true, watcher_alive: true };
 
-/// Passes one version of the file through the state machine, like the follower.
-fn load_content_at(loader: &mut CredentialLoader, content: &[u8], now: Timestamp) -> LoaderAction {
-    let mut event = LoaderEvent::FileChanged;
-    loop {
-        event = match loader.handle(event, now) {
-            LoaderAction::Read => {
-                LoaderEvent::Read(Ok(CredentialFileContent::new(content.to_vec())))
-            }
-            LoaderAction::Parse(content) => LoaderEvent::Parsed(parse(content.bytes())),
-            action => return action,
-        };
+/// The state after the first load, with the policy for equal timestamps.
+#[derive(Debug)]
+struct TestLoader {
+    state: LoaderState,
+    equal_timestamps: EqualTimestampPolicy,
+}
+
+impl TestLoader {
+    fn decide(&mut self, version: FileVersion, now: Timestamp) -> LoadDecision {
+        self.state.decide(version, self.equal_timestamps, now)
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Box<ParsedCredential>, LoadError> {
+fn parse(bytes: &[u8]) -> Result<ParsedCredential, LoadError> {
     let path = PathBuf::from("identity.json");
     ParsedCredential::parse(bytes, &ParseCredentialOptions::default())
-        .map(Box::new)
         .map_err(|source| LoadError::Content { path, source })
+}
+
+/// Passes one version of the file through the state, like the follower.
+fn load_content_at(loader: &mut TestLoader, content: &[u8], now: Timestamp) -> LoadDecision {
+    let hash = ContentHash::of(content);
+    let version = if loader.state.known_hashes().contains(&hash) {
+        FileVersion::Known(hash)
+    } else {
+        match parse(content) {
+            Ok(credential) => FileVersion::Usable(Box::new(credential)),
+            Err(error) => FileVersion::Unusable { hash, error },
+        }
+    };
+    loader.decide(version, now)
+}
+
+fn load_content(loader: &mut TestLoader, content: &[u8]) -> LoadDecision {
+    load_content_at(loader, content, timestamp(NOW))
 }
 
 fn not_found_error() -> LoadError {
     LoadError::Read { path: PathBuf::from("identity.json"), source: io::ErrorKind::NotFound.into() }
 }
 
-fn load_content(loader: &mut CredentialLoader, content: &[u8]) -> LoaderAction {
-    load_content_at(loader, content, timestamp(NOW))
+fn fail_read(loader: &mut TestLoader) -> LoadDecision {
+    loader.decide(FileVersion::Unreadable(not_found_error()), timestamp(NOW))
 }
 
 fn document_with(not_before: &str, key: &str, value: Value) -> Vec<u8> {
@@ -48,55 +64,29 @@ fn document_with(not_before: &str, key: &str, value: Value) -> Vec<u8> {
     to_bytes(&document)
 }
 
-fn loader_with(not_before: &str) -> CredentialLoader {
-    let mut loader = CredentialLoader::default();
-    let action = load_content(&mut loader, &to_bytes(&document(not_before)));
-    assert!(matches!(action, LoaderAction::Publish(_)), "{action:?}");
-    loader
+fn loader_with(not_before: &str) -> TestLoader {
+    let state = LoaderState::first(parsed_credential(&document(not_before)), timestamp(NOW));
+    TestLoader { state, equal_timestamps: EqualTimestampPolicy::Accept }
 }
 
-fn expect_published(action: LoaderAction) -> Arc<CredentialGeneration> {
-    match action {
-        LoaderAction::Publish(generation) => generation,
+fn expect_published(decision: LoadDecision) -> Arc<CredentialGeneration> {
+    match decision {
+        LoadDecision::Publish(generation) => generation,
         other => panic!("not published: {other:?}"),
     }
 }
 
-fn health(loader: &CredentialLoader) -> LoaderHealth {
-    loader.report().health(loader.current().unwrap(), FOLLOWER, timestamp(NOW))
-}
-
-#[test]
-fn every_trigger_leads_to_a_read() {
-    let mut loader = loader_with(T1);
-    for cause in [LoaderEvent::FileChanged, LoaderEvent::ResyncDue, LoaderEvent::ReloadRequested] {
-        assert!(matches!(loader.handle(cause, timestamp(NOW)), LoaderAction::Read));
-    }
-}
-
-#[test]
-fn the_first_load_fails_fast() {
-    for content in [&b""[..], b"{}", b"not json"] {
-        let mut loader = CredentialLoader::default();
-        for _ in 0..2 {
-            let action = load_content(&mut loader, content);
-            assert!(matches!(action, LoaderAction::Fail(LoadError::Content { .. })), "{action:?}");
-        }
-        assert!(loader.current().is_none());
-    }
-    let mut loader = CredentialLoader::default();
-    assert!(matches!(
-        loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW)),
-        LoaderAction::Fail(_)
-    ));
+fn health(loader: &TestLoader) -> LoaderHealth {
+    loader.state.health(FOLLOWER, timestamp(NOW))
 }
 
 #[test]
 fn the_same_content_is_ignored_before_it_is_parsed() {
     let mut loader = loader_with(T1);
-    let content = CredentialFileContent::new(to_bytes(&document(T1)));
-    let action = loader.handle(LoaderEvent::Read(Ok(content)), timestamp(NOW));
-    assert!(matches!(action, LoaderAction::Ignore(IgnoreReason::SameContent)), "{action:?}");
+    let hash = ContentHash::of(&to_bytes(&document(T1)));
+    assert_eq!(loader.state.known_hashes(), [hash]);
+    let decision = loader.decide(FileVersion::Known(hash), timestamp(NOW));
+    assert!(matches!(decision, LoadDecision::Ignore(IgnoreReason::SameContent)), "{decision:?}");
     assert_eq!(health(&loader).counts.unchanged, 1);
 }
 
@@ -106,7 +96,7 @@ fn a_newer_not_before_replaces_the_credential_and_keeps_the_old_one_as_fallback(
     let generation = expect_published(load_content(&mut loader, &to_bytes(&document(T2))));
     assert_eq!((generation.number(), generation.not_before()), (2, timestamp(T2)));
     assert_eq!(generation.loaded_at(), timestamp(NOW));
-    assert_eq!(loader.previous().unwrap().number(), 1);
+    assert_eq!(loader.state.previous().unwrap().number(), 1);
     assert_eq!(health(&loader).counts.published, 2);
 }
 
@@ -115,7 +105,7 @@ fn stamps_are_compared_as_times_and_not_as_text() {
     let mut loader = loader_with("2027-01-01T12:00:00+00:00");
     // Later as a text, earlier as a timestamp.
     let action = load_content(&mut loader, &to_bytes(&document("2027-01-01T13:00:00+02:00")));
-    assert!(matches!(action, LoaderAction::Keep(KeepReason::Older { .. })), "{action:?}");
+    assert!(matches!(action, LoadDecision::Keep(KeepReason::Older { .. })), "{action:?}");
     let fraction =
         load_content(&mut loader, &to_bytes(&document("2027-01-01T12:00:00.000000001Z")));
     assert_eq!(expect_published(fraction).number(), 2);
@@ -131,10 +121,10 @@ fn an_equal_not_before_with_other_content_is_taken() {
 
 #[test]
 fn equal_not_before_is_rejected_with_the_reject_policy() {
-    let mut loader = CredentialLoader::new(EqualTimestampPolicy::Reject);
-    expect_published(load_content(&mut loader, &to_bytes(&document(T1))));
+    let mut loader = loader_with(T1);
+    loader.equal_timestamps = EqualTimestampPolicy::Reject;
     let action = load_content(&mut loader, &document_with(T1, "tenant_id", json!("other.example")));
-    assert!(matches!(action, LoaderAction::Keep(KeepReason::EqualTimestamp)), "{action:?}");
+    assert!(matches!(action, LoadDecision::Keep(KeepReason::EqualTimestamp)), "{action:?}");
     assert_eq!(health(&loader).counts.refused_equal, 1);
     assert_eq!(expect_published(load_content(&mut loader, &to_bytes(&document(T2)))).number(), 2);
 }
@@ -146,11 +136,11 @@ fn older_not_before_is_counted_once_and_reported_until_corrected() {
     let action = load_content(&mut loader, &older);
     let (offered, held) = (timestamp(T1), timestamp(T2));
     assert!(
-        matches!(action, LoaderAction::Keep(KeepReason::Older { offered: o, current: h }) if o == offered && h == held),
+        matches!(action, LoadDecision::Keep(KeepReason::Older { offered: o, current: h }) if o == offered && h == held),
         "{action:?}"
     );
     let repeated = load_content(&mut loader, &older);
-    assert!(matches!(repeated, LoaderAction::Ignore(IgnoreReason::RejectedBefore)), "{repeated:?}");
+    assert!(matches!(repeated, LoadDecision::Ignore(IgnoreReason::RejectedBefore)), "{repeated:?}");
     let state = health(&loader);
     assert_eq!(state.counts.refused_older, 1);
     assert!(state.warnings.contains(&HealthWarning::FileRefused { offered, held }));
@@ -164,9 +154,9 @@ fn unusable_content_keeps_the_old_credential_and_is_counted_once() {
     let mut loader = loader_with(T1);
     let later = "2027-02-03T00:00:00Z";
     let action = load_content(&mut loader, b"{\"client_id\": ");
-    assert!(matches!(action, LoaderAction::Keep(KeepReason::Failed(_))), "{action:?}");
+    assert!(matches!(action, LoadDecision::Keep(KeepReason::Failed(_))), "{action:?}");
     let repeated = load_content_at(&mut loader, b"{\"client_id\": ", timestamp(later));
-    assert!(matches!(repeated, LoaderAction::Ignore(IgnoreReason::UnusableBefore)), "{repeated:?}");
+    assert!(matches!(repeated, LoadDecision::Ignore(IgnoreReason::UnusableBefore)), "{repeated:?}");
     let state = health(&loader);
     assert_eq!((state.counts.failed, state.counts.unchanged), (1, 1));
     let error = state.last_error.unwrap();
@@ -177,7 +167,7 @@ fn unusable_content_keeps_the_old_credential_and_is_counted_once() {
     assert_eq!(expect_published(load_content(&mut loader, &to_bytes(&document(T2)))).number(), 2);
     assert_eq!(health(&loader).last_error, None);
     let back = load_content(&mut loader, b"{\"client_id\": ");
-    assert!(matches!(back, LoaderAction::Keep(KeepReason::Failed(_))), "{back:?}");
+    assert!(matches!(back, LoadDecision::Keep(KeepReason::Failed(_))), "{back:?}");
 }
 
 #[test]
@@ -185,7 +175,7 @@ fn health_reports_the_error_of_reappearing_content() {
     let mut loader = loader_with(T1);
     load_content(&mut loader, b"{");
     let wrong = health(&loader).last_error;
-    loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW));
+    fail_read(&mut loader);
     assert_ne!(health(&loader).last_error, wrong);
     load_content(&mut loader, b"{");
     assert_eq!(health(&loader).last_error, wrong);
@@ -195,10 +185,9 @@ fn health_reports_the_error_of_reappearing_content() {
 fn stopped_parse_is_retried() {
     let mut loader = loader_with(T1);
     for failures in 1..=2 {
-        let read = LoaderEvent::Read(Ok(CredentialFileContent::new(to_bytes(&document(T2)))));
-        assert!(matches!(loader.handle(read, timestamp(NOW)), LoaderAction::Parse(_)));
         let stopped = LoadError::Stopped { path: PathBuf::from("identity.json") };
-        loader.handle(LoaderEvent::Parsed(Err(stopped)), timestamp(NOW));
+        loader.decide(FileVersion::Unreadable(stopped), timestamp(NOW));
+        assert_eq!(loader.state.known_hashes().len(), 1);
         assert_eq!(health(&loader).counts.failed, failures);
     }
 }
@@ -206,7 +195,7 @@ fn stopped_parse_is_retried() {
 #[test]
 fn failure_is_cleared_when_the_old_content_returns() {
     let mut loader = loader_with(T1);
-    loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW));
+    fail_read(&mut loader);
     assert!(health(&loader).last_error.is_some());
     load_content(&mut loader, &to_bytes(&document(T1)));
     assert_eq!(health(&loader).last_error, None);
@@ -227,10 +216,10 @@ fn previous_generation_is_dropped_when_it_expires() {
     expect_published(load_content(&mut loader, &to_bytes(&document(T2))));
     let expiry = timestamp("2027-04-01T00:00:00Z");
     let second = jiff::SignedDuration::from_secs(1);
-    loader.handle(LoaderEvent::ResyncDue, expiry - second);
-    assert!(loader.previous().is_some());
-    loader.handle(LoaderEvent::ResyncDue, expiry);
-    assert!(loader.previous().is_none());
+    load_content_at(&mut loader, &to_bytes(&document(T2)), expiry - second);
+    assert!(loader.state.previous().is_some());
+    load_content_at(&mut loader, &to_bytes(&document(T2)), expiry);
+    assert!(loader.state.previous().is_none());
 }
 
 #[test]
@@ -240,7 +229,7 @@ fn a_rotation_that_changes_the_identity_is_reported() {
     other["client_id"] = json!("44444444-4444-4444-8444-444444444444");
     other["authentication_endpoint"] = json!("https://login.other.example/");
     let generation = expect_published(load_content(&mut loader, &to_bytes(&other)));
-    assert!(!generation.is_same_identity(loader.previous().unwrap()));
+    assert!(!generation.is_same_identity(loader.state.previous().unwrap()));
     let warnings = health(&loader).warnings;
     let client = HealthWarning::ClientChanged {
         from: fixture::CLIENT.into(),
@@ -253,9 +242,8 @@ fn a_rotation_that_changes_the_identity_is_reported() {
 
 #[test]
 fn times_are_counted_down_and_warned_about() {
-    let generation = fixture::generation(1, &document(T1), timestamp(T1));
-    let report = LoaderReport::default();
-    let at = |now: &str| report.health(&generation, FOLLOWER, timestamp(now));
+    let state = LoaderState::first(parsed_credential(&document(T1)), timestamp(T1));
+    let at = |now: &str| state.health(FOLLOWER, timestamp(now));
     let state = at("2027-01-02T00:00:00Z");
     assert_eq!(state.seconds_to_not_after, Some(89 * 86_400));
     assert_eq!(state.seconds_to_renew_after, Some(44 * 86_400));
@@ -280,9 +268,9 @@ fn times_are_counted_down_and_warned_about() {
 fn stamps_outside_the_certificates_dates_are_warned_about() {
     let mut placeholder = document("2020-01-01T00:00:00Z");
     placeholder["not_after"] = json!("2400-01-01T00:00:00Z");
-    let generation = fixture::generation(1, &placeholder, timestamp(T1));
-    let validity = generation.certificate_validity();
-    let warnings = LoaderReport::default().health(&generation, FOLLOWER, timestamp(T1)).warnings;
+    let state = LoaderState::first(parsed_credential(&placeholder), timestamp(T1));
+    let validity = state.current().certificate_validity();
+    let warnings = state.health(FOLLOWER, timestamp(T1)).warnings;
     let stamp = timestamp("2020-01-01T00:00:00Z");
     assert!(warnings.contains(&HealthWarning::CertificateStartsLater {
         stamp,
@@ -293,7 +281,7 @@ fn stamps_outside_the_certificates_dates_are_warned_about() {
         stamp,
         certificate: validity.not_after
     }));
-    assert_eq!(generation.expires_at(), validity.not_after);
+    assert_eq!(state.current().expires_at(), validity.not_after);
 }
 
 /// The next content of the file in the random walks below; `None` if it cannot be read.
@@ -317,38 +305,33 @@ proptest! {
         versions in prop::collection::vec(version(), 1..12),
         strict in any::<bool>(),
     ) {
-        let rule = if strict { EqualTimestampPolicy::Reject } else { EqualTimestampPolicy::Accept };
-        let mut loader = CredentialLoader::new(rule);
-        let mut newest: Option<Arc<CredentialGeneration>> = None;
-        let mut answers = 0;
-        for content in &versions {
-            let action = match content {
-                Some(content) => load_content(&mut loader, content),
-                None => loader.handle(LoaderEvent::Read(Err(not_found_error())), timestamp(NOW)),
-            };
-            match action {
-                LoaderAction::Publish(generation) => {
-                    if let Some(before) = &newest {
-                        prop_assert!(generation.not_before() >= before.not_before());
-                        prop_assert!(!strict || generation.not_before() > before.not_before());
-                        prop_assert_eq!(generation.number(), before.number() + 1);
-                        prop_assert_ne!(generation.content_hash(), before.content_hash());
-                    }
-                    newest = Some(generation);
-                }
-                LoaderAction::Fail(_) => prop_assert!(newest.is_none()),
-                LoaderAction::Ignore(_) | LoaderAction::Keep(_) => prop_assert!(newest.is_some()),
-                LoaderAction::Read | LoaderAction::Parse(_) => prop_assert!(false, "unanswered"),
-            }
-            answers += 1;
-            prop_assert_eq!(loader.current().map(|g| g.number()), newest.as_ref().map(|g| g.number()));
+        let mut loader = loader_with("2027-01-01T00:00:00Z");
+        if strict {
+            loader.equal_timestamps = EqualTimestampPolicy::Reject;
         }
-        let counts = loader.report().counts;
+        let mut newest = Arc::clone(loader.state.current());
+        let mut decisions = 1;
+        for content in &versions {
+            let decision = match content {
+                Some(content) => load_content(&mut loader, content),
+                None => fail_read(&mut loader),
+            };
+            if let LoadDecision::Publish(generation) = decision {
+                prop_assert!(generation.not_before() >= newest.not_before());
+                prop_assert!(!strict || generation.not_before() > newest.not_before());
+                prop_assert_eq!(generation.number(), newest.number() + 1);
+                prop_assert_ne!(generation.content_hash(), newest.content_hash());
+                newest = generation;
+            }
+            prop_assert!(Arc::ptr_eq(loader.state.current(), &newest));
+            decisions += 1;
+        }
+        let counts = health(&loader).counts;
         let counted = counts.published
             + counts.unchanged
             + counts.failed
             + counts.refused_older
             + counts.refused_equal;
-        prop_assert_eq!(counted, answers);
+        prop_assert_eq!(counted, decisions);
     }
 }

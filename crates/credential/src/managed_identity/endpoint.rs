@@ -1,10 +1,9 @@
 //! The protocols of the managed identity endpoints: URL, headers and retryable statuses.
 
-use std::fmt;
-
 use azure_core::http::headers::HeaderName;
 use azure_core::http::{Method, RawResponse, Request, Url};
 
+use super::endpoint_kind::ManagedIdentityEndpointKind;
 use crate::secret::SecretText;
 use crate::transport::sender::TokenExchange;
 
@@ -18,24 +17,6 @@ pub enum ManagedIdentityId {
     ObjectId(String),
     /// By its ARM resource id.
     ResourceId(String),
-}
-
-/// The kind of a managed identity endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ManagedIdentityEndpointKind {
-    /// The Instance Metadata Service of virtual machines and scale sets.
-    Imds,
-    /// App Service, Functions and Container Apps.
-    AppService,
-}
-
-impl fmt::Display for ManagedIdentityEndpointKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Imds => "the instance metadata service",
-            Self::AppService => "the app service identity endpoint",
-        })
-    }
 }
 
 /// A managed identity endpoint and its protocol.
@@ -84,31 +65,19 @@ impl ManagedIdentityEndpoint {
         let mut url = self.url.clone();
         {
             let mut query = url.query_pairs_mut();
-            query.append_pair("api-version", self.api_version()).append_pair("resource", resource);
+            query
+                .append_pair("api-version", self.kind().api_version())
+                .append_pair("resource", resource);
             match id {
                 Some(ManagedIdentityId::ClientId(id)) => query.append_pair("client_id", id),
                 Some(ManagedIdentityId::ObjectId(id)) => query.append_pair("object_id", id),
                 Some(ManagedIdentityId::ResourceId(id)) => {
-                    query.append_pair(self.resource_id_parameter(), id)
+                    query.append_pair(self.kind().resource_id_parameter(), id)
                 }
                 None => &mut query,
             };
         }
         url
-    }
-
-    fn api_version(&self) -> &'static str {
-        match self.kind() {
-            ManagedIdentityEndpointKind::Imds => "2018-02-01",
-            ManagedIdentityEndpointKind::AppService => "2019-08-01",
-        }
-    }
-
-    fn resource_id_parameter(&self) -> &'static str {
-        match self.kind() {
-            ManagedIdentityEndpointKind::Imds => "msi_res_id",
-            ManagedIdentityEndpointKind::AppService => "mi_res_id",
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use azure_core::http::{RawResponse, Url};
 use jiff::Timestamp;
 use lanyard_clock::{ErrorCodeTable, ErrorHint, ErrorReply};
 
-use super::endpoint::ManagedIdentityEndpointKind;
+use super::endpoint_kind::ManagedIdentityEndpointKind;
 use crate::entra::error::{display_url, redacted_response};
 use crate::entra::error_body::{TokenErrorBody, parse_error_body};
 use crate::error_codes::{APP_SERVICE, ENTRA, IDENTITY_NOT_FOUND, IMDS, NO_MANAGED_IDENTITY_FOUND};

@@ -107,7 +107,7 @@ async fn errors_have_hints() {
         ),
         (403, "A socket operation was attempted to an unreachable network", 1, "Docker Desktop"),
         (403, "<html>blocked</html>", 1, "AZURE_POD_IDENTITY_AUTHORITY_HOST"),
-        (404, "", 8, "being updated"),
+        (404, "", 9, "being updated"),
     ] {
         let bench = TokenServiceFixture::new(move |_, _| ScriptedReply::status(status, body));
         let error = failure(&bench, &imds(&bench)).await;

@@ -12,14 +12,15 @@ use tokio::sync::watch;
 use super::KeyHealth;
 use super::source::CertificateSource;
 use crate::generation::CredentialGeneration;
+use crate::loader::LoaderState;
 use crate::token::engine::TokenEngine;
 use crate::token::request::TokenKey;
 
 /// Starts the task that handles rotations of the engine's file. It ends with the engine.
 pub(super) fn spawn_rotation_task(engine: &Arc<TokenEngine<CertificateSource>>) {
-    let file = engine.source().file();
-    let rotations = file.subscribe();
-    let rotation = KeyRotationTask { engine: Arc::downgrade(engine), generation: file.current() };
+    let rotations = engine.source().file().subscribe();
+    let generation = Arc::clone(rotations.borrow().current());
+    let rotation = KeyRotationTask { engine: Arc::downgrade(engine), generation };
     drop(tokio::spawn(rotation.run(rotations)));
 }
 
@@ -30,11 +31,10 @@ struct KeyRotationTask {
 }
 
 impl KeyRotationTask {
-    async fn run(mut self, mut rotations: watch::Receiver<u64>) {
+    async fn run(mut self, mut rotations: watch::Receiver<LoaderState>) {
         loop {
-            // Mark before reading, so that a change after the read is not considered seen.
-            rotations.mark_unchanged();
-            let held = self.apply_current_generation();
+            let generation = Arc::clone(rotations.borrow_and_update().current());
+            let held = self.apply_generation(generation);
             let trial = pin!(self.try_new_key(held));
             let changed = match select(pin!(rotations.changed()), trial).await {
                 Either::Left((changed, _)) => changed,
@@ -47,10 +47,9 @@ impl KeyRotationTask {
         }
     }
 
-    /// Applies the current generation and returns the keys of the tokens to renew.
-    fn apply_current_generation(&mut self) -> Vec<TokenKey> {
+    /// Applies a new generation and returns the keys of the tokens to renew.
+    fn apply_generation(&mut self, generation: Arc<CredentialGeneration>) -> Vec<TokenKey> {
         let Some(engine) = self.engine.upgrade() else { return Vec::new() };
-        let generation = engine.source().file().current();
         if generation.number() == self.generation.number() {
             return Vec::new();
         }

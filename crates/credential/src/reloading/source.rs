@@ -10,8 +10,7 @@ use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 use super::KeyHealth;
-use crate::entra::exchange::ClientCredentialsExchange;
-use crate::entra::request::ClientAuthentication;
+use crate::entra::exchange::exchange_signed;
 use crate::file::{CredentialFile, ReloadOutcome};
 use crate::generation::CredentialGeneration;
 use crate::health::LastTokenError;
@@ -74,25 +73,9 @@ impl CertificateSource {
         generation: &Arc<CredentialGeneration>,
         key: &TokenKey,
     ) -> Result<IssuedToken, TokenError> {
-        let claims = key.variant.claims_parameter()?;
-        let other = key.variant.tenant.as_ref().map(|tenant| generation.token_endpoint_of(tenant));
-        let endpoint = other.as_ref().unwrap_or_else(|| generation.token_endpoint());
+        let (application, signer) = (generation.application(), generation.signer());
         let number = generation.number();
-        let jti = self.transport.randomness().uuid();
-        let assertion = generation.client_assertion_for(endpoint, self.now(), jti);
-        let assertion = assertion.map_err(|error| TokenError::Assertion {
-            generation: number,
-            source: Arc::new(error),
-        })?;
-        let exchange = ClientCredentialsExchange {
-            endpoint,
-            client_id: generation.client_id().as_str(),
-            scope: &key.scope,
-            authentication: ClientAuthentication::Assertion(assertion.as_str()),
-            claims: claims.as_deref(),
-            request_id: self.transport.randomness().uuid(),
-        };
-        let outcome = exchange.fetch_token(&self.transport, number).await;
+        let outcome = exchange_signed(application, signer, key, number, &self.transport).await;
         self.record_key_outcome(generation, key, &outcome);
         outcome
     }

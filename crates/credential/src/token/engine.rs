@@ -11,7 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use azure_core::credentials::{AccessToken, TokenRequestOptions};
 use futures::future::{Either, select};
-use lanyard_clock::{ErrorHint as _, SharedClock};
+use lanyard_clock::{Backoff, ErrorHint as _, SharedClock};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
@@ -19,7 +19,6 @@ use tokio::sync::SetOnce;
 use self::slots::{FetchSlot, FetchSlots};
 use self::status::TokenEngineStatus;
 use super::error::TokenError;
-use super::lifetime::jitter;
 use super::request::{TokenKey, TokenRequestContext, TokenVariant, parse_scope};
 use super::source::{IssuedToken, TokenSource};
 use super::table::{CachedToken, TokenTable};
@@ -111,9 +110,7 @@ impl<S: TokenSource> TokenEngine<S> {
         scopes: &[&str],
         options: Option<TokenRequestOptions<'_>>,
     ) -> azure_core::Result<AccessToken> {
-        let context = options
-            .as_ref()
-            .and_then(|options| options.method_options.context.value::<TokenRequestContext>());
+        let context = TokenRequestContext::of(options.as_ref());
         let variant = context.map_or(&DEFAULT_VARIANT, |context| &context.variant);
         if let [scope] = scopes
             && let Some(token) =
@@ -327,8 +324,8 @@ impl<S: TokenSource> TokenEngineState<S> {
     fn store_token(&self, fetch: &InFlightFetch, issued: IssuedToken) -> Arc<CachedToken> {
         let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
         let generation = issued.generation;
-        let fraction = self.randomness.fraction();
-        let token = Arc::new(CachedToken::new(issued, now, monotonic, fraction));
+        let chance = self.randomness.fraction();
+        let token = Arc::new(CachedToken::new(issued, now, monotonic, chance));
         let (scope, variant) = (&*fetch.key.scope, &fetch.key.variant);
         let renewed = {
             let mut slots = self.slots.lock();
@@ -376,9 +373,7 @@ impl<S: TokenSource> TokenEngineState<S> {
     /// How long a failure is cached for all callers: short at first, longer while it repeats, and never
     /// beyond the service's own retry delay.
     fn failure_backoff(&self, error: &TokenError, streak: u32) -> Duration {
-        let doubled = 1u32.checked_shl(streak.saturating_sub(1)).unwrap_or(u32::MAX);
-        let memory = INITIAL_FAILURE_BACKOFF.saturating_mul(doubled).min(MAX_FAILURE_BACKOFF);
-        let memory = jitter(memory, FAILURE_BACKOFF_JITTER, self.randomness.fraction());
+        let memory = FAILURE_BACKOFF.delay_with_jitter(streak, self.randomness.fraction());
         match error.retry_class() {
             RetryClass::Throttled { after: Some(after) } => memory.min(after),
             _ => memory,
@@ -399,12 +394,8 @@ impl<S: TokenSource> fmt::Debug for TokenEngine<S> {
 
 /// The pause between two attempts to renew a token in the background.
 const REFRESH_RETRY_INTERVAL: Duration = Duration::from_secs(30);
-/// How long a first failure is cached.
-const INITIAL_FAILURE_BACKOFF: Duration = Duration::from_secs(1);
-/// The maximum time for which a repeated failure is cached.
-const MAX_FAILURE_BACKOFF: Duration = Duration::from_secs(30);
-/// The jitter of the failure back-off, as a fraction.
-const FAILURE_BACKOFF_JITTER: f64 = 0.25;
+/// How long a failure is cached.
+const FAILURE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 #[cfg(test)]
 mod tests;

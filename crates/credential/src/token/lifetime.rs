@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lanyard_clock::period_with_jitter;
+
 /// The deadlines of one token, in the clock's monotonic time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenLifetime {
@@ -18,34 +20,24 @@ impl TokenLifetime {
     ///
     /// The service's own `refresh_in` takes precedence. Without it, a long-lived token (more than two hours:
     /// managed identities and CAE get about a day) is renewed at half its lifetime, so that an outage of some
-    /// hours has no effect, and any other five minutes before it expires. A jitter of up to ten percent
-    /// prevents pods that started together from renewing together; `fraction` is that jitter, from 0 to 1.
+    /// hours has no effect, and any other five minutes before it expires. A jitter shortens this delay by up to an
+    /// eighth, so that pods that started together do not renew together; `chance` is that jitter, from 0 to 1.
     pub(crate) fn plan(
         asked_at: Duration,
         expires_in: Duration,
         refresh_in: Option<Duration>,
-        fraction: f64,
+        chance: f64,
     ) -> Self {
         let delay = refresh_in
             .filter(|refresh_in| !refresh_in.is_zero() && *refresh_in < expires_in)
             .unwrap_or_else(|| default_refresh_delay(expires_in));
-        let margin = expires_in.saturating_sub(delay);
-        let latest = expires_in.saturating_sub(margin / 2);
-        let jittered = jitter(delay, JITTER, fraction).min(latest);
         let hard_margin = EXPIRY_MARGIN.min(expires_in / 4);
         Self {
-            refresh_at: asked_at.saturating_add(jittered),
+            refresh_at: asked_at.saturating_add(period_with_jitter(delay, chance)),
             usable_until: asked_at.saturating_add(expires_in.saturating_sub(hard_margin)),
             expires_at: asked_at.saturating_add(expires_in),
         }
     }
-}
-
-/// Changes `duration` by up to `spread` of itself in either direction. `fraction` is from 0 to 1, and one
-/// half leaves the duration unchanged.
-pub(crate) fn jitter(duration: Duration, spread: f64, fraction: f64) -> Duration {
-    let factor = 1.0 + spread * (2.0 * fraction.clamp(0.0, 1.0) - 1.0);
-    Duration::try_from_secs_f64(duration.as_secs_f64() * factor.max(0.0)).unwrap_or(Duration::MAX)
 }
 
 fn default_refresh_delay(expires_in: Duration) -> Duration {
@@ -63,8 +55,6 @@ const LONG_LIVED_THRESHOLD: Duration = Duration::from_hours(2);
 const REFRESH_MARGIN: Duration = Duration::from_mins(5);
 /// How long before expiry a token is no longer returned without requesting a new one.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(30);
-/// The jitter of the renewal, as a fraction of the delay.
-const JITTER: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
@@ -89,7 +79,7 @@ mod tests {
             ("a very short life: half of it", minutes(8), None, minutes(4)),
         ];
         for (case, expires_in, refresh_in, expected) in cases {
-            let schedule = TokenLifetime::plan(minutes(1), expires_in, refresh_in, 0.5);
+            let schedule = TokenLifetime::plan(minutes(1), expires_in, refresh_in, 0.0);
             assert_eq!(schedule.refresh_at, minutes(1) + expected, "{case}");
             assert_eq!(schedule.expires_at, minutes(1) + expires_in, "{case}");
             assert_eq!(schedule.usable_until + EXPIRY_MARGIN, schedule.expires_at, "{case}");
@@ -97,11 +87,10 @@ mod tests {
     }
 
     #[test]
-    fn jitter_spreads_a_fleet_over_a_tenth_of_the_delay_on_either_side() {
-        let early = TokenLifetime::plan(Duration::ZERO, minutes(24 * 60), None, 0.0);
-        let late = TokenLifetime::plan(Duration::ZERO, minutes(24 * 60), None, 1.0);
-        assert_eq!(early.refresh_at, minutes(648));
-        assert_eq!(late.refresh_at, minutes(792));
+    fn jitter_spreads_a_fleet_over_an_eighth_of_the_delay() {
+        let refresh_at =
+            |chance| TokenLifetime::plan(Duration::ZERO, minutes(24 * 60), None, chance).refresh_at;
+        assert_eq!([0.0, 0.5, 1.0].map(refresh_at), [minutes(720), minutes(675), minutes(630)]);
     }
 
     proptest! {
@@ -109,13 +98,13 @@ mod tests {
         fn refresh_usable_and_expiry_times_are_ordered(
             expires_in in 0u64..200_000,
             refresh_in in proptest::option::of(0u64..200_000),
-            fraction in 0.0f64..=1.0,
+            chance in 0.0f64..=1.0,
         ) {
             let schedule = TokenLifetime::plan(
                 minutes(3),
                 Duration::from_secs(expires_in),
                 refresh_in.map(Duration::from_secs),
-                fraction,
+                chance,
             );
             prop_assert!(minutes(3) <= schedule.refresh_at);
             prop_assert!(schedule.refresh_at <= schedule.expires_at);

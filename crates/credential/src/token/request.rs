@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use azure_core::credentials::TokenRequestOptions;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -38,6 +39,11 @@ impl TokenRequestContext {
     /// Creates the parameters of a request for the credential's own tenant, without claims and without CAE.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The parameters that the options of a request carry.
+    pub(crate) fn of<'a>(options: Option<&'a TokenRequestOptions<'_>>) -> Option<&'a Self> {
+        options?.method_options.context.value()
     }
 
     /// Requests a token of another tenant than the credential's own.

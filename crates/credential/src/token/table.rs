@@ -113,16 +113,16 @@ pub(crate) struct CachedToken {
 
 impl CachedToken {
     /// Converts an issued token. `now` is the wall time that corresponds to the monotonic time `monotonic`;
-    /// `fraction` is the jitter of the renewal.
+    /// `chance` is the jitter of the renewal.
     pub(crate) fn new(
         issued: IssuedToken,
         now: Timestamp,
         monotonic: Duration,
-        fraction: f64,
+        chance: f64,
     ) -> Self {
         let IssuedToken { text, requested_at: asked_at, expires_in, refresh_in, generation } =
             issued;
-        let lifetime = TokenLifetime::plan(asked_at, expires_in, refresh_in, fraction);
+        let lifetime = TokenLifetime::plan(asked_at, expires_in, refresh_in, chance);
         let left = lifetime.expires_at.saturating_sub(monotonic);
         let expires_on = wall_time(now, left);
         let next_refresh = AtomicU64::new(milliseconds(lifetime.refresh_at));
@@ -240,7 +240,7 @@ mod tests {
             refresh_in: None,
             generation: 1,
         };
-        Arc::new(CachedToken::new(issued, Timestamp::UNIX_EPOCH, Duration::ZERO, 0.5))
+        Arc::new(CachedToken::new(issued, Timestamp::UNIX_EPOCH, Duration::ZERO, 0.0))
     }
 
     fn key(scope: &str, variant: TokenVariant) -> TokenKey {

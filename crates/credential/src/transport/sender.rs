@@ -13,7 +13,7 @@ use azure_core::http::{
 };
 use futures::TryStreamExt as _;
 use futures::future::{Either, select};
-use lanyard_clock::{SharedClock, SystemClock};
+use lanyard_clock::{SharedClock, SystemClock, period_with_jitter};
 use tokio::sync::OwnedSemaphorePermit;
 use zeroize::Zeroizing;
 
@@ -203,13 +203,15 @@ impl TokenTransport {
             attempt += 1;
             let outcome = self.attempt(exchange, attempt).await;
             drop(slot);
-            if !is_outcome_retryable(exchange, &outcome) || attempt >= self.shared.retry.attempts {
+            if !is_outcome_retryable(exchange, &outcome) {
                 return outcome;
             }
-            let fraction = self.shared.randomness.fraction();
-            let backoff = self.shared.retry.delay(attempt, fraction);
+            let (elapsed, chance) = (self.elapsed(started), self.shared.randomness.fraction());
+            let Some(delay) = self.shared.retry.next_delay(attempt, elapsed, chance) else {
+                return outcome;
+            };
             let cool_down = self.exchange_cool_down(exchange);
-            let wait = cool_down.map_or(backoff, |left| backoff.max(self.cool_down_wait(left)));
+            let wait = cool_down.map_or(delay, |left| delay.max(self.cool_down_wait(left)));
             if !self.fits_budget(started, wait) {
                 return outcome;
             }
@@ -231,8 +233,7 @@ impl TokenTransport {
         let place = if let Ok(place) = Arc::clone(&origin.permits).try_acquire_owned() {
             Some(place)
         } else {
-            let elapsed = shared.clock.monotonic().saturating_sub(started);
-            let timeout = shared.retry.budget.saturating_sub(elapsed);
+            let timeout = shared.retry.budget.saturating_sub(self.elapsed(started));
             let place = pin!(Arc::clone(&origin.permits).acquire_owned());
             match select(place, shared.clock.sleep(timeout)).await {
                 Either::Left((place, _)) => place.ok(),
@@ -313,14 +314,18 @@ impl TokenTransport {
         }
     }
 
-    /// Slightly longer than requested, with jitter.
+    /// At least as long as requested, and up to a seventh longer, so that callers do not return together.
     fn cool_down_wait(&self, remaining: Duration) -> Duration {
-        remaining + remaining.mul_f64(0.1 * self.shared.randomness.fraction())
+        let chance = self.shared.randomness.fraction();
+        period_with_jitter(remaining * 8 / 7, chance).max(remaining)
     }
 
     fn fits_budget(&self, started: Duration, wait: Duration) -> bool {
-        let elapsed = self.shared.clock.monotonic().saturating_sub(started);
-        elapsed.saturating_add(wait) <= self.shared.retry.budget
+        self.elapsed(started).saturating_add(wait) <= self.shared.retry.budget
+    }
+
+    fn elapsed(&self, started: Duration) -> Duration {
+        self.shared.clock.monotonic().saturating_sub(started)
     }
 }
 

@@ -6,11 +6,11 @@ use std::task::{Context as TaskContext, Waker};
 use azure_core::error::ErrorKind;
 use lanyard_clock::{Clock as _, ManualClock};
 use proptest::prelude::*;
-use uuid::Uuid;
 
 use super::*;
-use crate::entra::exchange::ClientCredentialsExchange;
+use crate::entra::exchange::exchange;
 use crate::entra::request::ClientAuthentication;
+use crate::fixture;
 use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 
 const VAULT: &str = "https://vault.azure.net/.default";
@@ -23,17 +23,8 @@ struct FixedTokenSource(TokenTransport);
 #[async_trait::async_trait]
 impl TokenSource for FixedTokenSource {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
-        let claims = key.variant.claims_parameter()?;
-        let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
-        let exchange = ClientCredentialsExchange {
-            endpoint: &endpoint,
-            client_id: "client",
-            scope: &key.scope,
-            authentication: ClientAuthentication::Assertion("a.b.c"),
-            claims: claims.as_deref(),
-            request_id: Uuid::nil(),
-        };
-        exchange.fetch_token(&self.0, 1).await
+        let authentication = ClientAuthentication::Assertion("a.b.c");
+        exchange(&fixture::application(), authentication, key, 1, &self.0).await
     }
 }
 

@@ -2,6 +2,7 @@ use azure_core::http::Method;
 use lanyard_clock::Clock as _;
 
 use super::*;
+use crate::randomness::fixed::FixedRandomness;
 use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 
 struct TestExchange(Url);
@@ -103,7 +104,23 @@ async fn short_cool_down_delays_all_requests_to_the_authority() {
     assert_eq!(second.await, 200);
     assert_eq!(first.await.unwrap(), 200);
     assert_eq!(bench.script.request_count(), 4);
-    assert_eq!(bench.clock.monotonic(), Duration::from_secs(21));
+    assert_eq!(bench.clock.monotonic(), Duration::from_secs(20) * 8 / 7);
+}
+
+#[tokio::test]
+async fn a_cool_down_is_never_shorter_than_requested() {
+    let requested = Duration::from_secs(20);
+    for (chance, expected) in [(0.0, requested * 8 / 7), (1.0, requested)] {
+        let bench = TokenServiceFixture::new(|_, number| match number {
+            0 => ScriptedReply::status(429, "Too Many Requests").with_header("retry-after", "20"),
+            _ => ScriptedReply::status(200, "{}"),
+        });
+        let randomness = FixedRandomness::shared(chance);
+        let options = TokenTransportOptions { randomness, ..bench.options() };
+        let transport = TokenTransport::new(options);
+        let (outcome, took) = bench.run_and_measure(transport.send(&test_exchange())).await;
+        assert_eq!((status(&outcome), took), (200, expected));
+    }
 }
 
 #[tokio::test]
