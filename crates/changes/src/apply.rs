@@ -73,6 +73,9 @@ struct ApplyRun<'a, E: Effect> {
     progress: RunProgress<'a>,
 }
 
+/// The resource as it was read immediately before an attempt; `None` if it did not exist.
+struct ReadResource(Option<LiveResource>);
+
 /// Whether a write has not been sent before.
 #[derive(Clone, Copy)]
 struct IsFirstAttempt(bool);
@@ -243,7 +246,7 @@ impl<E: Effect> ApplyRun<'_, E> {
         }
         step.announce(id, kind, bodies).await?;
         let mut attempts = Attempts::begin(self.context);
-        let mut read = Some(existing);
+        let mut read = Some(ReadResource(existing));
         let written = loop {
             match self.attempt(step, resource, (id, kind), read.take(), progress).await {
                 Err(ResourceError::Rejected(error)) => {
@@ -282,11 +285,11 @@ impl<E: Effect> ApplyRun<'_, E> {
         step: &Step<'_, E::Access>,
         resource: &DesiredResource<E>,
         (id, kind): (&ResourceId, WriteKind),
-        read: Option<Option<LiveResource>>,
+        read: Option<ReadResource>,
         progress: &StepProgress<'_>,
     ) -> Result<LiveResource, ResourceError> {
         let existing = match read {
-            Some(existing) => existing,
+            Some(ReadResource(existing)) => existing,
             None => match self.read_before_write(resource, id, kind).await? {
                 Some(found) if !self.is_own(resource, &found, IsFirstAttempt(false)) => {
                     return Err(ResourceError::NotOurs { id: found.id });

@@ -210,7 +210,7 @@ impl<A: EffectAccess> Step<'_, A> {
                     break;
                 }
                 Err(ResourceError::Rejected(error)) => {
-                    attempts.pause_after(error, progress).await?
+                    attempts.pause_after(error, progress).await?;
                 }
                 Err(error) => return Err(error),
             }
