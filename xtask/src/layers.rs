@@ -78,6 +78,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-emulator", CrateLayer::LocalAzure, 5200),
     ("lanyard-emulator-session", CrateLayer::LocalAzureSession, 900),
     ("lanyard-desired", CrateLayer::CoreAndTransports, 13_100),
+    ("lanyard-diagnosis", CrateLayer::CoreAndTransports, 900),
     ("lanyard-azure", CrateLayer::CoreAndTransports, 6500),
     ("lanyard-kubernetes", CrateLayer::CoreAndTransports, 1400),
     ("lanyard-keyvault", CrateLayer::Services, 6_400),
@@ -127,7 +128,8 @@ const EMULATOR_SESSION: &str = "lanyard-emulator-session";
 const ALLOWED_DEV_EDGES: [(&str, &str); 1] = [("lanyard-node", "lanyard-kubelet")];
 
 /// Crates that must not depend on an async runtime, not even indirectly.
-const RUNTIME_FREE_CRATES: [&str; 2] = ["lanyard-vocabulary", "lanyard-desired"];
+const RUNTIME_FREE_CRATES: [&str; 3] =
+    ["lanyard-vocabulary", "lanyard-desired", "lanyard-diagnosis"];
 
 /// The transport to the Kubernetes API. It is below all other crates with a Kubernetes client.
 const KUBERNETES: &str = "lanyard-kubernetes";

@@ -283,9 +283,9 @@ fn is_same_certificate(one: Option<&LoadedCredential>, other: Option<&LoadedCred
     })
 }
 
-/// The position of a hop in the order of [`Hop::ALL`].
+/// The position of a hop in the order of [`Hop::CERTIFICATE_PATH`].
 fn hop_position(hop: &str) -> Option<usize> {
-    Hop::ALL.iter().position(|known| known.name() == hop)
+    Hop::CERTIFICATE_PATH.iter().position(|known| known.name() == hop)
 }
 
 #[cfg(test)]

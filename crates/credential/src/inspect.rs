@@ -17,6 +17,7 @@ mod check;
 mod facts;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::fmt;
 

@@ -156,7 +156,7 @@ fn condition_value(word: &str) -> f64 {
 
 fn hop_number(hop: Option<&str>) -> f64 {
     let hop = hop.and_then(parse_hop);
-    let place = Hop::ALL.into_iter().zip(1_u32..).find(|(it, _)| Some(*it) == hop);
+    let place = Hop::CERTIFICATE_PATH.into_iter().zip(1_u32..).find(|(it, _)| Some(*it) == hop);
     place.map_or(0.0, |(_, place)| f64::from(place))
 }
 
@@ -285,7 +285,7 @@ mod tests {
         let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), METRICS.len());
         assert!(names.iter().all(|name| name.starts_with("lanyard_")));
-        for (place, hop) in (1..).zip(Hop::ALL) {
+        for (place, hop) in (1..).zip(Hop::CERTIFICATE_PATH) {
             assert!(LAST_GOOD_HOP.help.contains(&format!("{place} {hop}")), "{hop}");
         }
     }

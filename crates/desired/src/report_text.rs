@@ -5,7 +5,7 @@ use lanyard_vocabulary::{Hop, OutcomeCode};
 
 /// Returns the hop of this name.
 pub(crate) fn parse_hop(name: &str) -> Option<Hop> {
-    Hop::ALL.into_iter().find(|hop| hop.name() == name)
+    Hop::CERTIFICATE_PATH.into_iter().find(|hop| hop.name() == name)
 }
 
 /// Returns the outcome code of this name.
@@ -15,12 +15,12 @@ pub(crate) fn parse_outcome_code(name: &str) -> Option<OutcomeCode> {
 
 /// Returns the preceding hop.
 pub(crate) fn previous_hop(hop: Hop) -> Option<Hop> {
-    Hop::ALL.into_iter().take_while(|it| *it < hop).last()
+    Hop::CERTIFICATE_PATH.into_iter().take_while(|it| *it < hop).last()
 }
 
 /// Returns the following hop; the first hop for `None`.
 pub(crate) fn next_hop(hop: Option<Hop>) -> Option<Hop> {
-    Hop::ALL.into_iter().find(|it| hop.is_none_or(|hop| *it > hop))
+    Hop::CERTIFICATE_PATH.into_iter().find(|it| hop.is_none_or(|hop| *it > hop))
 }
 
 /// Returns the text in one line of at most `most` bytes, without control characters. Any user who
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn every_hop_and_code_is_found_by_its_name() {
-        for hop in Hop::ALL {
+        for hop in Hop::CERTIFICATE_PATH {
             assert_eq!(parse_hop(hop.name()), Some(hop));
         }
         for code in OutcomeCode::ALL {

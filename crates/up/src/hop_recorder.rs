@@ -34,7 +34,7 @@ pub(crate) struct HopFailed;
 
 impl HopRecorder {
     pub(crate) fn new(component: Component, clock: SharedClock) -> Self {
-        Self { component, clock, hops: Vec::with_capacity(Hop::ALL.len()) }
+        Self { component, clock, hops: Vec::with_capacity(Hop::CERTIFICATE_PATH.len()) }
     }
 
     /// Runs one hop and records its result and duration.
@@ -68,7 +68,7 @@ impl HopRecorder {
 
     /// Completes the report: hops that did not run are reported as not reached.
     pub(crate) fn into_report(mut self) -> ComponentReport {
-        for hop in Hop::ALL {
+        for hop in Hop::CERTIFICATE_PATH {
             if !self.hops.iter().any(|walked| walked.name == hop) {
                 self.hops.push(HopReport::not_reached(hop));
             }
@@ -99,7 +99,7 @@ mod tests {
         let outcomes: Vec<_> = report.hops.iter().map(|hop| hop.outcome).collect();
         assert_eq!(outcomes[..2], [HopOutcome::Succeeded, HopOutcome::Failed]);
         assert!(outcomes[2..].iter().all(|outcome| *outcome == HopOutcome::NotReached));
-        assert_eq!(report.hops.len(), Hop::ALL.len());
+        assert_eq!(report.hops.len(), Hop::CERTIFICATE_PATH.len());
         assert_eq!(report.failed_hop().map(|hop| hop.name), Some(Hop::SecretProviderClass));
     }
 }

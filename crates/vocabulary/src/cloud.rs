@@ -57,6 +57,12 @@ pub struct CloudEndpoints {
 }
 
 impl CloudEndpoints {
+    /// The endpoints of the cloud whose token service has this host, which may be an alias.
+    pub fn of_authority_host(host: &str) -> Option<&'static Self> {
+        let mut known = Cloud::ALL.into_iter().filter_map(Cloud::endpoints);
+        known.find(|it| it.authority_host == host || it.authority_aliases.contains(&host))
+    }
+
     /// The audience of the vaults' data plane, without a trailing slash.
     pub fn vault_audience(&self) -> String {
         format!("https://{}", self.vault_suffix)
@@ -285,6 +291,15 @@ mod tests {
                 assert!(observed.insert(name), "{name} is there twice");
             }
         }
+    }
+
+    #[test]
+    fn cloud_is_found_by_each_host_of_its_token_service() {
+        let name = |host| CloudEndpoints::of_authority_host(host).map(|it| it.arm_host);
+        assert_eq!(name("login.microsoftonline.com"), Some("management.azure.com"));
+        assert_eq!(name("sts.windows.net"), Some("management.azure.com"));
+        assert_eq!(name("login.usgovcloudapi.net"), Some("management.usgovcloudapi.net"));
+        assert_eq!(name("login.example"), None);
     }
 
     #[test]

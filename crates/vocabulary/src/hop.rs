@@ -1,12 +1,12 @@
-//! The hops of the identity flow, and their outcomes.
+//! The hops of the identity flows, and their outcomes.
 //!
-//! A hop has the same name in `lanyard up`, in conditions, metrics and events.
+//! A hop has the same name in `lanyard up`, in conditions, metrics and events, and in diagnoses.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A hop of the identity flow, in order.
+/// A hop of an identity flow. The variants are in the order of both paths, which end with the same hops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "&'static str")]
 pub enum Hop {
@@ -27,7 +27,15 @@ pub enum Hop {
     File,
     /// The consumer loads the credential document and its certificate.
     Credential,
-    /// Entra issues an access token for the certificate.
+    /// The ServiceAccount of a pod names the identity in its annotations.
+    ServiceAccount,
+    /// The kubelet projects a token of the ServiceAccount into the pod.
+    ProjectedToken,
+    /// The token's issuer publishes its documents and the key that signed the token.
+    Issuer,
+    /// A federated credential of the identity matches the token.
+    FederatedCredential,
+    /// Entra issues an access token for the certificate or the projected token.
     EntraToken,
     /// Azure grants a request that the component's role permits.
     Granted,
@@ -36,8 +44,8 @@ pub enum Hop {
 }
 
 impl Hop {
-    /// All hops, in order.
-    pub const ALL: [Self; 11] = [
+    /// The hops of a control-plane component, which authenticates with a certificate, in order.
+    pub const CERTIFICATE_PATH: [Self; 11] = [
         Self::HostedCluster,
         Self::SecretProviderClass,
         Self::Volume,
@@ -51,6 +59,16 @@ impl Hop {
         Self::Refused,
     ];
 
+    /// The hops of a pod that authenticates with a token of its ServiceAccount, in order.
+    pub const WORKLOAD_IDENTITY_PATH: [Self; 6] = [
+        Self::ServiceAccount,
+        Self::ProjectedToken,
+        Self::Issuer,
+        Self::FederatedCredential,
+        Self::EntraToken,
+        Self::Granted,
+    ];
+
     /// The stable name of the hop in tables, JSON, conditions, metrics and events.
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,6 +80,10 @@ impl Hop {
             Self::Decode => "decode",
             Self::File => "file",
             Self::Credential => "credential",
+            Self::ServiceAccount => "serviceaccount",
+            Self::ProjectedToken => "projected-token",
+            Self::Issuer => "issuer",
+            Self::FederatedCredential => "federated-credential",
             Self::EntraToken => "entra-token",
             Self::Granted => "granted",
             Self::Refused => "refused",
@@ -124,10 +146,14 @@ mod tests {
 
     #[test]
     fn hops_are_listed_in_walking_order_and_have_distinct_names() {
-        assert!(Hop::ALL.is_sorted());
-        let mut names: Vec<_> = Hop::ALL.iter().map(|hop| hop.name()).collect();
+        assert!(Hop::CERTIFICATE_PATH.is_sorted());
+        assert!(Hop::WORKLOAD_IDENTITY_PATH.is_sorted());
+        let mut hops = [&Hop::CERTIFICATE_PATH[..], &Hop::WORKLOAD_IDENTITY_PATH].concat();
+        hops.sort_unstable();
+        hops.dedup();
+        let mut names: Vec<_> = hops.iter().map(|hop| hop.name()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Hop::ALL.len());
+        assert_eq!(names.len(), hops.len());
     }
 }

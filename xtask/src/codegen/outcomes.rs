@@ -37,7 +37,7 @@ fn outcomes_page() -> String {
             ),
         );
     }
-    for hop in Hop::ALL {
+    for hop in Hop::CERTIFICATE_PATH {
         let mut codes = OutcomeCode::ALL.iter().filter(|code| code.hop() == hop).peekable();
         if codes.peek().is_some() {
             push_line(&mut page, &format!("\n## Hop `{hop}`"));

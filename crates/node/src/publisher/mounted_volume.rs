@@ -218,7 +218,7 @@ impl VolumeMarker {
 /// The hop before the one that failed; [`Hop::File`] if none failed.
 fn last_good_hop(error: Option<&VolumeLastError>) -> Option<Hop> {
     let Some(error) = error else { return Some(Hop::File) };
-    Hop::ALL.into_iter().take_while(|hop| *hop < error.hop()).last()
+    Hop::CERTIFICATE_PATH.into_iter().take_while(|hop| *hop < error.hop()).last()
 }
 
 fn object_facts(object: &MountedObject) -> ObjectStatusReport {

@@ -1,24 +1,27 @@
 //! `lanyard credential check`: inspects a credential file and tests the credential.
 
 mod credential_files;
-mod text;
+mod federated_token;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
 use lanyard_azure::{ArmClient, AuthenticatedClient, AzureTransport};
 use lanyard_clock::{ErrorHint as _, SharedClock, SystemClock};
+use lanyard_credential::identity::Authority;
 use lanyard_credential::inspect::{Inspection, inspect};
 use lanyard_credential::{
     ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError, TokenTransport,
     TokenTransportOptions,
 };
-use lanyard_vocabulary::{Cloud, format_error_chain};
+use lanyard_diagnosis::CheckOutcome;
+use lanyard_vocabulary::cloud::{CloudEndpoints, PUBLIC};
 use serde::Serialize;
 use url::Url;
 
-use self::credential_files::{CredentialFile, CredentialFiles, read_error};
+use self::credential_files::{CredentialFile, CredentialFiles, READ_HINT, read_error};
+use self::federated_token::FederatedTokenArgs;
 use crate::commands::azure_transport;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
@@ -28,20 +31,21 @@ const EXAMPLE: &str = "\
 Examples:
   lanyard credential check /mnt/certs
   lanyard credential check --offline /mnt/certs/harbour-disk
-  kubectl exec deployment/disk -- cat /mnt/certs/harbour-disk | lanyard credential check -";
+  kubectl exec deployment/disk -- cat /mnt/certs/harbour-disk | lanyard credential check -
+  lanyard credential check --federated-token \"$AZURE_FEDERATED_TOKEN_FILE\" --offline";
 
-/// Inspect a credential file and test the credential
+/// Inspect a credential file or a federated token, and test it
 ///
 /// Inspects the file (never showing the secret): its keys, whether the private key belongs to the
 /// certificate, when it expires and when it should be renewed. Then requests a token from Entra, and with
 /// --call makes one GET request with it. Every failure has a hint with the next step. The JSON document of a
-/// directory is a list.
+/// directory is a list. With --federated-token, finds the first broken hop of a workload identity.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     /// The mounted credential file, or a directory of them; `-` reads standard input
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "federated_token")]
+    file: Option<PathBuf>,
     /// A URL of Azure Resource Manager or of a vault to call with the credential, such as
     /// <https://management.azure.com/subscriptions/ID/resourceGroups?api-version=2021-04-01>
     #[arg(long, value_name = "URL")]
@@ -50,7 +54,21 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "call")]
     offline: bool,
     #[command(flatten)]
+    federated: FederatedTokenArgs,
+    #[command(flatten)]
     output: OutputArgs,
+}
+
+impl Args {
+    /// The URL of `--call` and the scope of its token.
+    fn call_target(&self) -> Result<Option<(Url, String)>, CommandError> {
+        let Some(url) = &self.call else { return Ok(None) };
+        let scope = AuthenticatedClient::scope_of(url).ok_or_else(|| {
+            CommandError::invalid_input(format!("--call: {} is not an Azure host", url_host(url)))
+                .with_hint("give a URL of Azure Resource Manager or of a vault")
+        })?;
+        Ok(Some((url.clone(), scope)))
+    }
 }
 
 /// The result of the check.
@@ -64,27 +82,15 @@ struct CredentialCheck {
     /// Why the file cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     read_error: Option<String>,
-    token: CredentialCheckStep,
-    call: CredentialCheckStep,
+    token: CheckOutcome,
+    call: CheckOutcome,
     ok: bool,
-}
-
-/// The result of a request.
-#[derive(Debug, Serialize)]
-#[serde(tag = "outcome", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-enum CredentialCheckStep {
-    /// The request succeeded.
-    Good { detail: String },
-    /// The request was refused or got no response.
-    Failed { detail: String, next_step: String },
-    /// The request was not made: it was not requested, or an earlier step failed.
-    NotTried { reason: &'static str },
 }
 
 impl CredentialCheck {
     /// The failed check of a file that cannot be read.
     fn unreadable(file: &CredentialFile, error: &std::io::Error) -> Self {
-        let not_tried = || CredentialCheckStep::NotTried { reason: "the file cannot be read" };
+        let not_tried = || CheckOutcome::NotTried { reason: "the file cannot be read" };
         Self {
             file: file.name().to_owned(),
             inspection: None,
@@ -94,10 +100,22 @@ impl CredentialCheck {
             ok: false,
         }
     }
+
+    fn to_text(&self) -> String {
+        let mut lines = vec![self.file.display().to_string()];
+        lines.extend(self.inspection.as_ref().map(|it| it.to_string().trim_end().to_owned()));
+        if let Some(error) = &self.read_error {
+            lines.push(format!("error: file: {error}\n  hint: {READ_HINT}"));
+        }
+        lines.extend([self.token.to_text("token", 12), self.call.to_text("call", 12)]);
+        lines.push(if self.ok { "good".to_owned() } else { "not good".to_owned() });
+        lines.join("\n")
+    }
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
-    let files = CredentialFiles::find(&args.file)?;
+    let Some(file) = &args.file else { return federated_token::check(&args, &environment).await };
+    let files = CredentialFiles::find(file)?;
     let mut checks = Vec::new();
     for file in &files.files {
         checks.push(match file.read() {
@@ -109,11 +127,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     }
     let format = args.output.format;
     match checks.as_slice() {
-        [check] if !files.is_directory => {
-            output::print_value(check, format, |_| text::render(check))?;
-        }
+        [check] if !files.is_directory => output::print_value(check, format, |_| check.to_text())?,
         checks => output::print_value(&checks, format, |_| {
-            checks.iter().map(text::render).collect::<Vec<_>>().join("\n\n")
+            checks.iter().map(CredentialCheck::to_text).collect::<Vec<_>>().join("\n\n")
         })?,
     }
     let is_good = checks.iter().all(|check| check.ok);
@@ -126,30 +142,32 @@ async fn check_file(
     args: &Args,
     environment: &ProcessEnvironment,
 ) -> Result<CredentialCheck, CommandError> {
+    let target = args.call_target()?;
     let clock = SystemClock::shared();
-    let scope = match &args.call {
-        None => None,
-        Some(url) => Some(AuthenticatedClient::scope_of(url).ok_or_else(|| {
-            CommandError::invalid_input(format!("--call: {} is not an Azure host", url_host(url)))
-                .with_hint("give a URL of Azure Resource Manager or of a vault")
-        })?),
-    };
     let inspection = inspect(&content, clock.now());
     drop(content);
+    let not_tried = |reason| CheckOutcome::NotTried { reason };
     let (token, call) = if args.offline {
-        (
-            CredentialCheckStep::NotTried { reason: "--offline" },
-            CredentialCheckStep::NotTried { reason: "--offline" },
-        )
+        (not_tried("--offline"), not_tried("--offline"))
     } else if inspection.is_usable() {
-        let target = args.call.as_ref().zip(scope.as_deref());
-        request_token_and_call(file.path(), target, &inspection, environment, clock).await?
+        let requests = AzureRequests::new(target, environment, clock)?;
+        let mut options = ReloadingCertificateOptions::default();
+        options.transport = requests.token_transport();
+        match ReloadingCertificateCredential::open(file.path(), options).await {
+            Ok(credential) => {
+                let document = inspection.document.as_ref();
+                let authority = document.and_then(|it| it.authentication_endpoint.as_ref());
+                requests.request_token_and_call(credential, authority.map(Authority::as_url)).await
+            }
+            Err(error) => {
+                let failed = CheckOutcome::of_error(&error, error.hint(), None);
+                (failed, not_tried("there is no token"))
+            }
+        }
     } else {
-        let reason = "the file cannot be used";
-        (CredentialCheckStep::NotTried { reason }, CredentialCheckStep::NotTried { reason })
+        (not_tried("the file cannot be used"), not_tried("the file cannot be used"))
     };
-    let failed = |step: &CredentialCheckStep| matches!(step, CredentialCheckStep::Failed { .. });
-    let ok = inspection.is_usable() && !failed(&token) && !failed(&call);
+    let ok = inspection.is_usable() && !token.is_failed() && !call.is_failed();
     let (file, inspection) = (file.name().to_owned(), Some(inspection));
     Ok(CredentialCheck { file, inspection, read_error: None, token, call, ok })
 }
@@ -158,99 +176,76 @@ fn url_host(url: &Url) -> &str {
     url.host_str().unwrap_or_default()
 }
 
-/// Requests a token from Entra, and then calls the given URL.
-async fn request_token_and_call(
-    file: &Path,
-    target: Option<(&Url, &str)>,
-    inspection: &Inspection,
-    environment: &ProcessEnvironment,
+/// Requests a token from Entra, and then calls a URL.
+struct AzureRequests {
+    target: Option<(Url, String)>,
+    transport: AzureTransport,
     clock: SharedClock,
-) -> Result<(CredentialCheckStep, CredentialCheckStep), CommandError> {
-    let transport = build_transport(environment, Arc::clone(&clock))?;
-    let mut token_options = TokenTransportOptions::default();
-    token_options.clock = Arc::clone(&clock);
-    token_options.client.transport = Some(transport.without_rate_limit());
-    let mut options = ReloadingCertificateOptions::default();
-    options.transport = TokenTransport::new(token_options);
-    let credential = match ReloadingCertificateCredential::open(file, options).await {
-        Ok(credential) => credential,
-        Err(error) => {
-            let next_step = error.hint().unwrap_or_default().into_owned();
-            let failed =
-                CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step };
-            return Ok((failed, CredentialCheckStep::NotTried { reason: "there is no token" }));
-        }
-    };
-    let scope = target.map_or_else(|| arm_scope(inspection), |(_, scope)| scope.to_owned());
-    let token = token_step(&credential, &scope, &clock).await;
-    let call = match (&token, target) {
-        (CredentialCheckStep::Good { .. }, Some((url, _))) => {
-            call_step(&AuthenticatedClient::new(scope, credential, &transport), url).await
-        }
-        (CredentialCheckStep::Good { .. }, None) => {
-            CredentialCheckStep::NotTried { reason: "no --call" }
-        }
-        _ => CredentialCheckStep::NotTried { reason: "there is no token" },
-    };
-    Ok((token, call))
 }
 
-async fn token_step(
-    credential: &ReloadingCertificateCredential,
-    scope: &str,
-    clock: &SharedClock,
-) -> CredentialCheckStep {
-    match credential.get_token(&[scope], None).await {
-        Ok(token) => {
-            let seconds = token.expires_on.unix_timestamp() - clock.now().as_second();
-            let minutes = seconds / 60;
-            CredentialCheckStep::Good {
-                detail: format!("for {scope}, valid for {minutes} more minutes"),
+impl AzureRequests {
+    fn new(
+        target: Option<(Url, String)>,
+        environment: &ProcessEnvironment,
+        clock: SharedClock,
+    ) -> Result<Self, CommandError> {
+        let settings = azure_transport::transport_settings(environment)?;
+        let transport = azure_transport::build_transport(&settings, &clock)?;
+        Ok(Self { target, transport, clock })
+    }
+
+    fn token_transport(&self) -> TokenTransport {
+        let mut options = TokenTransportOptions::default();
+        options.clock = Arc::clone(&self.clock);
+        options.client.transport = Some(self.transport.without_rate_limit());
+        TokenTransport::new(options)
+    }
+
+    /// Without a URL, the token is for Azure Resource Manager in the cloud of the authority.
+    async fn request_token_and_call(
+        &self,
+        credential: Arc<dyn TokenCredential>,
+        authority: Option<&Url>,
+    ) -> (CheckOutcome, CheckOutcome) {
+        let endpoints =
+            authority.and_then(Url::host_str).and_then(CloudEndpoints::of_authority_host);
+        let scope = self.target.as_ref().map(|(_, scope)| scope.clone());
+        let scope = scope.unwrap_or_else(|| ArmClient::scope(endpoints.unwrap_or(&PUBLIC)));
+        let token = self.request_token(&*credential, &scope).await;
+        let call = match (&token, &self.target) {
+            (CheckOutcome::Good { .. }, Some((url, _))) => {
+                let caller = AuthenticatedClient::new(scope, credential, &self.transport);
+                call_step(&caller, url).await
+            }
+            (CheckOutcome::Good { .. }, None) => CheckOutcome::NotTried { reason: "no --call" },
+            _ => CheckOutcome::NotTried { reason: "there is no token" },
+        };
+        (token, call)
+    }
+
+    async fn request_token(&self, credential: &dyn TokenCredential, scope: &str) -> CheckOutcome {
+        match credential.get_token(&[scope], None).await {
+            Ok(token) => {
+                let seconds = token.expires_on.unix_timestamp() - self.clock.now().as_second();
+                let minutes = seconds / 60;
+                let detail = format!("for {scope}, valid for {minutes} more minutes");
+                CheckOutcome::Good { detail }
+            }
+            Err(error) => {
+                let reason = TokenError::of(&error);
+                let hint = reason.and_then(TokenError::hint);
+                let hint = hint.or(Some("see --log lanyard_credential=debug".into()));
+                CheckOutcome::of_error(&error, hint, reason.map(TokenError::code).as_deref())
             }
         }
-        Err(error) => {
-            let hint = TokenError::of(&error).and_then(TokenError::hint);
-            let next_step =
-                hint.unwrap_or("see --log lanyard_credential=debug".into()).into_owned();
-            CredentialCheckStep::Failed { detail: format_error_chain(&error), next_step }
-        }
     }
 }
 
-async fn call_step(caller: &AuthenticatedClient, url: &Url) -> CredentialCheckStep {
+async fn call_step(caller: &AuthenticatedClient, url: &Url) -> CheckOutcome {
     match caller.fetch(url).await {
-        Ok(reply) => CredentialCheckStep::Good {
+        Ok(reply) => CheckOutcome::Good {
             detail: format!("GET {}{}: {}", url_host(url), url.path(), reply.status),
         },
-        Err(error) => CredentialCheckStep::Failed {
-            detail: format_error_chain(&error),
-            next_step: error.hint().unwrap_or_default().into_owned(),
-        },
+        Err(error) => CheckOutcome::of_error(&error, error.hint(), None),
     }
-}
-
-/// The scope of Azure Resource Manager in the cloud of the file's authority.
-fn arm_scope(inspection: &Inspection) -> String {
-    let authority = inspection
-        .document
-        .as_ref()
-        .and_then(|document| document.authentication_endpoint.as_ref())
-        .and_then(|authority| authority.as_url().host_str());
-    let all = || Cloud::ALL.into_iter().filter_map(Cloud::endpoints);
-    let endpoints = all()
-        .find(|endpoints| {
-            let aliases = endpoints.authority_aliases.iter().copied();
-            std::iter::once(endpoints.authority_host)
-                .chain(aliases)
-                .any(|host| Some(host) == authority)
-        })
-        .or_else(|| Cloud::Public.endpoints());
-    endpoints.map(ArmClient::scope).unwrap_or_default()
-}
-
-fn build_transport(
-    environment: &ProcessEnvironment,
-    clock: SharedClock,
-) -> Result<AzureTransport, CommandError> {
-    azure_transport::build_transport(&azure_transport::transport_settings(environment)?, &clock)
 }

@@ -36,7 +36,7 @@ fn apply_change(world: &mut StatusFixture, (component, what, code): (Component, 
         }
         11 => world.is_deleting = true,
         _ => {
-            let hop = Hop::ALL[7 + code % 3];
+            let hop = Hop::CERTIFICATE_PATH[7 + code % 3];
             if world.pod_of_component(component).canary_report.parsed().is_some() {
                 world.report_canary_failure(component, hop, "AADSTS700027");
             }

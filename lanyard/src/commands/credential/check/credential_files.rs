@@ -29,14 +29,8 @@ impl CredentialFiles {
     /// The files of an argument: `-` is standard input. The files of a directory are sorted; those whose names
     /// begin with a dot belong to the mount.
     pub(super) fn find(argument: &Path) -> Result<Self, CommandError> {
-        if argument == Path::new("-") {
-            let file = CredentialFile::of_standard_input()
-                .map_err(|error| read_error(argument, &error))?;
-            return Ok(Self { files: vec![file], is_directory: false });
-        }
         if !argument.is_dir() {
-            let file = CredentialFile::at(argument.to_owned());
-            return Ok(Self { files: vec![file], is_directory: false });
+            return Ok(Self { files: vec![CredentialFile::open(argument)?], is_directory: false });
         }
         let mut paths = credential_paths(argument).map_err(|error| read_error(argument, &error))?;
         paths.sort();
@@ -49,6 +43,14 @@ impl CredentialFiles {
 }
 
 impl CredentialFile {
+    /// The file of an argument: `-` is standard input.
+    pub(super) fn open(argument: &Path) -> Result<Self, CommandError> {
+        if argument == Path::new("-") {
+            return Self::of_standard_input().map_err(|error| read_error(argument, &error));
+        }
+        Ok(Self::at(argument.to_owned()))
+    }
+
     fn at(path: PathBuf) -> Self {
         Self { name: path.clone(), path, _memory: None }
     }
@@ -108,7 +110,7 @@ fn credential_paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// The error of reading a file, a directory or standard input.
 pub(super) fn read_error(name: &Path, error: &io::Error) -> CommandError {
     let (name, hint) = if name == Path::new("-") {
-        ("standard input".to_owned(), "write the content of a credential file to standard input")
+        ("standard input".to_owned(), "write the content of the file to standard input")
     } else {
         (name.display().to_string(), READ_HINT)
     };
@@ -117,7 +119,7 @@ pub(super) fn read_error(name: &Path, error: &io::Error) -> CommandError {
 
 /// What to do about a file that cannot be read.
 pub(super) const READ_HINT: &str =
-    "give the path of the file in the mount, such as /mnt/certs/<secret name>";
+    "give the path of the mounted file, such as /mnt/certs/<secret name>";
 
 #[cfg(test)]
 mod tests {
