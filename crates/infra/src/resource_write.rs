@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use lanyard_azure::{
-    ArmRequest, AzureCallError, AzureResponse, ErrorClass, OperationError, OperationStart,
-    PendingOperation, PollPolicy,
+    ArmRequest, AzureCallError, AzureResponse, OperationError, OperationStart, PendingOperation,
+    PollPolicy,
 };
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, format_error_chain};
@@ -202,7 +202,7 @@ impl ResourceWriter<'_> {
             |record: &RecordedResource| matches!(record.phase, WritePhase::Accepted(_));
         let is_running = state.get(self.key).is_some_and(is_accepted);
         matches!(**error, OperationError::Failed { .. })
-            || (!is_running && error.class() == ErrorClass::Permanent)
+            || (!is_running && error.class().is_permanent())
     }
 
     /// Ends the record of a creation that Azure rejected, if nothing shows that the resource is lanyard's.
@@ -324,12 +324,11 @@ impl ResourceWriter<'_> {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let asked = match source.class() {
-                ErrorClass::Permanent => return Err(source.into()),
-                ErrorClass::Throttled { pause } => pause,
-                _ => None,
-            };
-            let wait = asked.map_or(pause, |asked| asked.max(pause));
+            let class = source.class();
+            if class.is_permanent() {
+                return Err(source.into());
+            }
+            let wait = class.requested_delay().map_or(pause, |asked| asked.max(pause));
             let waited = clock.monotonic().saturating_sub(began);
             if waited.saturating_add(wait) > self.context.options.retry_timeout {
                 return Err(ResourceError::TimedOut { waited, source: Box::new(source) });
