@@ -147,8 +147,8 @@ async fn arm_throttling(retry_after: u32, most: usize) {
     assert!(vault >= 50, "the call of the key's identity goes on: {vault}");
 
     // After the throttling ends, the status recovers within two rounds after the longest pause. Pauses of
-    // probes are up to a tenth longer.
-    let longest = LONGEST_DEFAULT_PAUSE.max(Duration::from_secs(retry_after.into())).mul_f64(1.1);
+    // probes are up to an eighth longer.
+    let longest = LONGEST_DEFAULT_PAUSE.max(Duration::from_secs(retry_after.into())).mul_f64(1.125);
     let minutes = 2 + usize::try_from(longest.as_secs().div_ceil(ONE_MINUTE.as_secs())).unwrap();
     fixture.advance_minutes(minutes, |status| assert_eq!(readiness_values(status), baseline)).await;
     assert!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::http::Method;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{RetryClass, SharedClock};
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use serde_json::Value;
 
@@ -12,7 +12,6 @@ use crate::arm_request::ArmRequest;
 use crate::authenticated_client::{
     AuthenticatedClient, AzureCallError, AzureResponse, ClientRequest, arm_scope,
 };
-use crate::error_class::ErrorClass;
 use crate::long_running::{
     OperationError, OperationPoll, OperationStart, PendingOperation, PollAdvance, PollPolicy,
 };
@@ -180,8 +179,8 @@ impl ArmClient {
                 }
                 Err(OperationError::Call(error)) => {
                     pause = match error.class() {
-                        ErrorClass::Transient => None,
-                        ErrorClass::Throttled { pause } => pause,
+                        RetryClass::Transient => None,
+                        RetryClass::Throttled { after } => after,
                         _ => return Err(error.into()),
                     };
                 }

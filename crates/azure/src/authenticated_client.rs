@@ -7,14 +7,13 @@ use std::time::Duration;
 use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
-use lanyard_clock::{ErrorCodeTable, ErrorHint, ErrorReply};
-use lanyard_credential::reply;
+use lanyard_clock::{ErrorCodeTable, ErrorHint, ErrorReply, RetryClass};
+use lanyard_credential::{TokenError, reply};
 use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use crate::bearer_token_policy::BearerTokenPolicy;
-use crate::error_class::ErrorClass;
-use crate::error_codes::{class_of, table_of_host};
+use crate::error_codes::table_of_host;
 use crate::error_details::AzureErrorDetails;
 use crate::rate_limited_client::ThrottledError;
 use crate::reply_limit::ReplyTooLarge;
@@ -207,14 +206,17 @@ impl AzureCallError {
         message.rsplit_once(CORRELATION_ID)?.1.strip_suffix(')')
     }
 
-    /// What the caller can do about the error.
-    pub fn class(&self) -> ErrorClass {
+    /// Whether repeating the request can succeed. For token errors the credential's own error decides; errors of
+    /// other credential types count as transient.
+    pub fn class(&self) -> RetryClass {
         match self {
-            Self::Token { source, .. } => ErrorClass::of_token(source),
-            Self::Throttled { pause, .. } => ErrorClass::Throttled { pause: *pause },
-            Self::Malformed { .. } | Self::Unreachable { .. } => ErrorClass::Transient,
+            Self::Token { source, .. } => {
+                TokenError::of(source).map_or(RetryClass::Transient, TokenError::retry_class)
+            }
+            Self::Throttled { pause, .. } => RetryClass::Throttled { after: *pause },
+            Self::Malformed { .. } | Self::Unreachable { .. } => RetryClass::Transient,
             _ => {
-                self.reply().map_or(ErrorClass::Permanent, |(table, reply)| class_of(table, reply))
+                self.reply().map_or(RetryClass::Invalid, |(table, reply)| table.retry_class(reply))
             }
         }
     }
@@ -229,7 +231,7 @@ impl AzureCallError {
     }
 
     /// The error reply, with the error codes of its service; `None` if the service did not reply with an error.
-    fn reply(&self) -> Option<(&'static ErrorCodeTable<ErrorClass>, ErrorReply<'_>)> {
+    fn reply(&self) -> Option<(&'static ErrorCodeTable, ErrorReply<'_>)> {
         let (Self::Unauthorized { target, code, message }
         | Self::Forbidden { target, code, message }
         | Self::NotFound { target, code, message }
@@ -423,7 +425,7 @@ mod tests {
         let source = azure_core::Error::new(ErrorKind::Other, ReplyTooLarge { limit: 8 });
         let error = call_error_from_send("GET x", source);
         assert_eq!(error.to_string(), "GET x: the reply has more than 8 bytes");
-        assert_eq!(error.class(), ErrorClass::Permanent);
+        assert_eq!(error.class(), RetryClass::Invalid);
     }
 
     fn parse_body_with_status(
@@ -496,9 +498,9 @@ mod tests {
         };
         assert_eq!(
             error("exceeding approved Total Regional Cores Quota").class(),
-            ErrorClass::Permanent
+            RetryClass::Denied
         );
-        assert_eq!(error("another operation is in progress").class(), ErrorClass::Busy);
+        assert_eq!(error("another operation is in progress").class(), RetryClass::Busy);
     }
 
     #[test]
@@ -506,11 +508,11 @@ mod tests {
         let target = || "GET x".to_owned();
         let pause = Some(Duration::from_secs(7));
         let throttled = AzureCallError::Throttled { target: target(), pause };
-        assert_eq!(throttled.class(), ErrorClass::Throttled { pause });
+        assert_eq!(throttled.class(), RetryClass::Throttled { after: pause });
         let malformed = AzureCallError::Malformed { target: target(), status: 200 };
-        assert_eq!(malformed.class(), ErrorClass::Transient);
+        assert_eq!(malformed.class(), RetryClass::Transient);
         let foreign = AzureCallError::ForeignUrl { target: target(), host: "x".to_owned() };
-        assert_eq!(foreign.class(), ErrorClass::Permanent);
+        assert_eq!(foreign.class(), RetryClass::Invalid);
     }
 
     #[test]

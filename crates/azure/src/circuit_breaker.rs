@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lanyard_clock::Backoff;
+
 /// When a failing host gets no more requests, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CircuitBreakerPolicy {
@@ -89,13 +91,12 @@ impl CircuitBreaker {
     }
 
     /// Records a failed request, which may have been the probe; returns whether the breaker opens.
-    /// `jitter`, in 0..=1, scales the pause to 80 to 120 %, so that the nodes of a fleet do not
-    /// probe at the same time.
+    /// `chance` is the random number of [`Backoff::delay_with_jitter`].
     pub(crate) fn record_failure(
         &mut self,
         now: Duration,
         policy: CircuitBreakerPolicy,
-        jitter: f64,
+        chance: f64,
         sent: Option<BreakerProbe>,
     ) -> bool {
         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
@@ -106,9 +107,9 @@ impl CircuitBreaker {
             BreakerState::Open { .. } => false,
         };
         if opens {
-            let doubled = policy.initial_pause.saturating_mul(2_u32.saturating_pow(self.pauses));
-            let pause = doubled.min(policy.max_pause).mul_f64(0.8 + 0.4 * jitter.clamp(0.0, 1.0));
             self.pauses = self.pauses.saturating_add(1);
+            let backoff = Backoff::new(policy.initial_pause, policy.max_pause);
+            let pause = backoff.delay_with_jitter(self.pauses, chance);
             self.state = BreakerState::Open { until: now.saturating_add(pause) };
         }
         opens
@@ -137,7 +138,7 @@ mod tests {
     fn breaker_after_failures(times: u32, now: Duration) -> CircuitBreaker {
         let mut breaker = CircuitBreaker::default();
         for _ in 0..times {
-            breaker.record_failure(now, POLICY, 0.5, None);
+            breaker.record_failure(now, POLICY, 0.0, None);
         }
         breaker
     }
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(breaker_after_failures(3, seconds(0)).remaining_pause(seconds(0)), seconds(10));
         let mut breaker = breaker_after_failures(2, seconds(0));
         breaker.record_success();
-        assert!(!breaker.record_failure(seconds(0), POLICY, 0.5, None));
+        assert!(!breaker.record_failure(seconds(0), POLICY, 0.0, None));
     }
 
     #[test]
@@ -161,8 +162,8 @@ mod tests {
         let probe = breaker.begin_request(seconds(10));
         assert_eq!(breaker.remaining_pause(seconds(10)), PROBE_POLL_INTERVAL);
         // This request was sent before the breaker opened.
-        assert!(!breaker.record_failure(seconds(10), POLICY, 0.5, None));
-        assert!(breaker.record_failure(seconds(11), POLICY, 0.5, probe));
+        assert!(!breaker.record_failure(seconds(10), POLICY, 0.0, None));
+        assert!(breaker.record_failure(seconds(11), POLICY, 0.0, probe));
         assert_eq!(breaker.remaining_pause(seconds(11)), seconds(20));
         breaker.begin_request(seconds(31));
         breaker.record_success();
@@ -178,7 +179,7 @@ mod tests {
             pauses.push(pause.as_secs());
             now += pause;
             let probe = breaker.begin_request(now);
-            breaker.record_failure(now, POLICY, 0.5, probe);
+            breaker.record_failure(now, POLICY, 0.0, probe);
         }
         assert_eq!(pauses, [10, 20, 40, 60, 60]);
     }
@@ -193,7 +194,7 @@ mod tests {
         // The abandoned probe is gone already, so nothing changes.
         breaker.abandon_probe(given_up, seconds(13));
         assert_eq!(breaker.remaining_pause(seconds(13)), PROBE_POLL_INTERVAL);
-        assert!(breaker.record_failure(seconds(13), POLICY, 0.5, next));
+        assert!(breaker.record_failure(seconds(13), POLICY, 0.0, next));
         assert_eq!(breaker.remaining_pause(seconds(13)), seconds(20));
     }
 
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn failures_of_requests_sent_before_opening_do_not_extend_the_pause() {
         let mut breaker = breaker_after_failures(3, seconds(0));
-        assert!(!breaker.record_failure(seconds(4), POLICY, 0.5, None));
+        assert!(!breaker.record_failure(seconds(4), POLICY, 0.0, None));
         assert_eq!(breaker.remaining_pause(seconds(4)), seconds(6));
     }
 }

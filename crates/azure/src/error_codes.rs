@@ -10,7 +10,7 @@ mod providers;
 use std::borrow::Cow;
 
 use azure_core::error::ErrorKind;
-use lanyard_clock::{ErrorCodeRow, ErrorCodeTable, ErrorHint as _, ErrorReply};
+use lanyard_clock::{ErrorCodeRow as Row, ErrorCodeTable, ErrorHint as _, ErrorReply, RetryClass};
 use lanyard_credential::TokenError;
 use lanyard_vocabulary::Cloud;
 
@@ -18,16 +18,12 @@ pub use self::arm::ARM;
 pub use self::blob::BLOB;
 pub use self::graph::GRAPH;
 pub use self::key_vault::KEY_VAULT;
-use crate::error_class::ErrorClass;
 use crate::error_details::AzureErrorDetails;
 
-/// A row of a service of Azure.
-type Row = ErrorCodeRow<ErrorClass>;
-
-const THROTTLED: ErrorClass = ErrorClass::Throttled { pause: None };
+const THROTTLED: RetryClass = RetryClass::Throttled { after: None };
 
 /// The table of the service at a host: that of Azure Resource Manager if no other service has the host.
-pub(crate) fn table_of_host(host: &str) -> &'static ErrorCodeTable<ErrorClass> {
+pub(crate) fn table_of_host(host: &str) -> &'static ErrorCodeTable {
     let is_in = |suffix: &str| host.strip_suffix(suffix).is_some_and(|it| it.ends_with('.'));
     for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
         if is_in(endpoints.vault_suffix) || is_in(endpoints.managed_hsm_suffix) {
@@ -43,21 +39,10 @@ pub(crate) fn table_of_host(host: &str) -> &'static ErrorCodeTable<ErrorClass> {
     &ARM
 }
 
-/// What a caller can do about a reply: the code decides before the status.
-pub(crate) fn class_of(table: &ErrorCodeTable<ErrorClass>, reply: ErrorReply<'_>) -> ErrorClass {
-    match table.find(reply).map(|row| row.class) {
-        Some(class) if class != ErrorClass::Permanent => class,
-        _ => {
-            let row = reply.status.and_then(|status| table.find_by_status(status));
-            row.map_or(ErrorClass::Permanent, |row| row.class)
-        }
-    }
-}
-
 /// The hint for an error of a client of the Azure SDK: that of the token, or that of the service's error code.
 /// `grant` is the next step if the identity lacks a permission. `None` if the service did not reply with an error.
 pub fn sdk_error_hint(
-    table: &ErrorCodeTable<ErrorClass>,
+    table: &ErrorCodeTable,
     error: &azure_core::Error,
     grant: &'static str,
 ) -> Option<Cow<'static, str>> {
@@ -68,10 +53,7 @@ pub fn sdk_error_hint(
 }
 
 /// Whether a request of a client of the Azure SDK failed because the identity lacks a permission.
-pub fn is_missing_permission(
-    table: &ErrorCodeTable<ErrorClass>,
-    error: &azure_core::Error,
-) -> bool {
+pub fn is_missing_permission(table: &ErrorCodeTable, error: &azure_core::Error) -> bool {
     let is_missing =
         |reply: ErrorReply<'_>| table.find(reply).is_some_and(|row| row.is_missing_permission);
     with_reply(error, is_missing).unwrap_or_default()
@@ -101,8 +83,7 @@ mod tests {
 
     #[test]
     fn code_decides_before_the_status() {
-        use ErrorClass::{Busy, Permanent, PreconditionFailed, Propagating, Transient};
-        let throttled = ErrorClass::Throttled { pause: None };
+        use RetryClass::{Busy, Denied, Invalid, PreconditionFailed, Propagating, Transient};
         for (status, code, expected) in [
             (Some(409), "AnotherOperationInProgress", Busy),
             (Some(429), "RetryableError", Busy),
@@ -113,8 +94,8 @@ mod tests {
                 "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity",
                 Busy,
             ),
-            (Some(409), "OperationNotAllowed", Permanent),
-            (Some(400), "OperationNotAllowed", Permanent),
+            (Some(409), "OperationNotAllowed", Denied),
+            (Some(400), "OperationNotAllowed", Denied),
             (Some(409), "ResourceGroupBeingDeleted", Busy),
             (Some(400), "PrincipalNotFound", Propagating),
             (Some(400), "principalnotfound", Propagating),
@@ -122,26 +103,26 @@ mod tests {
             (Some(400), "RoleDefinitionDoesNotExist", Propagating),
             (Some(412), "", PreconditionFailed),
             (Some(409), "EtagMismatch", PreconditionFailed),
-            (Some(429), "", throttled),
-            (Some(503), "TooManyRequests", throttled),
+            (Some(429), "", THROTTLED),
+            (Some(503), "TooManyRequests", THROTTLED),
             (Some(408), "", Transient),
             (Some(500), "(no code)", Transient),
             (Some(504), "GatewayTimeout", Transient),
             (None, "InternalServerError", Transient),
-            (Some(501), "", Permanent),
-            (Some(403), "AuthorizationFailed", Permanent),
-            (Some(404), "ResourceNotFound", Permanent),
-            (Some(409), "InvalidResourceGroupLocation", Permanent),
-            (Some(409), "RoleAssignmentExists", Permanent),
-            (Some(409), "RoleAssignmentUpdateNotPermitted", Permanent),
-            (Some(400), "PropertyChangeNotAllowed", Permanent),
-            (Some(400), "PublicIPCountLimitReached", Permanent),
-            (Some(409), "MissingSubscriptionRegistration", Permanent),
-            (None, "", Permanent),
+            (Some(501), "", Denied),
+            (Some(403), "AuthorizationFailed", Denied),
+            (Some(404), "ResourceNotFound", Invalid),
+            (Some(409), "InvalidResourceGroupLocation", Invalid),
+            (Some(409), "RoleAssignmentExists", Denied),
+            (Some(409), "RoleAssignmentUpdateNotPermitted", Denied),
+            (Some(400), "PropertyChangeNotAllowed", Invalid),
+            (Some(400), "PublicIPCountLimitReached", Denied),
+            (Some(409), "MissingSubscriptionRegistration", Denied),
+            (None, "", Denied),
         ] {
             let code_of_reply = Some(code).filter(|code| !code.is_empty());
             let reply = ErrorReply { status, code: code_of_reply, message: "" };
-            assert_eq!(class_of(&ARM, reply), expected, "{status:?} {code}");
+            assert_eq!(ARM.retry_class(reply), expected, "{status:?} {code}");
         }
     }
 

@@ -10,9 +10,10 @@
 //! requests may be repeated.
 //!
 //! [`ArmClient`] sends typed requests ([`ArmRequest`]), reads lists with all their pages, and follows long-running
-//! operations ([`PendingOperation`]), which can be stored and continued by another process. [`ErrorClass`] says
-//! what a caller can do about an error. [`GraphClient`] reads and writes applications and service principals. Each module of a
-//! resource provider has the bodies of its types ([`ArmBody`]).
+//! operations ([`PendingOperation`]), which can be stored and continued by another process.
+//! [`AzureCallError::class`] says whether repeating a request can succeed. [`GraphClient`] reads and writes
+//! applications and service principals. Each module of a resource provider has the bodies of its types
+//! ([`ArmBody`]).
 
 mod arm_body;
 mod arm_client;
@@ -24,7 +25,6 @@ mod caller_identity;
 mod circuit_breaker;
 mod container_service;
 mod dns;
-mod error_class;
 pub mod error_codes;
 mod error_details;
 mod graph_client;
@@ -73,7 +73,6 @@ pub use container_service::{
 pub use dns::{
     DnsZone, DnsZoneBody, DnsZoneProperties, NsRecord, NsRecordSetBody, NsRecordSetProperties,
 };
-pub use error_class::ErrorClass;
 pub use error_details::AzureErrorDetails;
 pub use graph_client::GraphClient;
 pub use graph_types::{

@@ -9,14 +9,13 @@ use std::fmt;
 use std::time::Duration;
 
 use azure_core::http::Method;
-use lanyard_clock::{ErrorHint, ErrorReply};
+use lanyard_clock::{ErrorHint, ErrorReply, RetryClass};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::arm_request::ArmRequest;
 use crate::authenticated_client::{AzureCallError, AzureResponse, NO_CODE};
-use crate::error_class::ErrorClass;
-use crate::error_codes::{ARM, class_of};
+use crate::error_codes::ARM;
 use crate::error_details::AzureErrorDetails;
 
 /// The state of an operation after its write.
@@ -145,11 +144,11 @@ impl OperationError {
         }
     }
 
-    /// What the caller can do about the error.
-    pub fn class(&self) -> ErrorClass {
+    /// Whether repeating the request can succeed.
+    pub fn class(&self) -> RetryClass {
         match self {
-            Self::Failed { code, message, .. } => class_of(&ARM, failed_reply(code, message)),
-            Self::TimedOut { .. } => ErrorClass::Busy,
+            Self::Failed { code, message, .. } => ARM.retry_class(failed_reply(code, message)),
+            Self::TimedOut { .. } => RetryClass::Busy,
             Self::Call(error) => error.class(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_clock::SharedClock;
+use lanyard_clock::{Backoff, SharedClock};
 
 /// Repeats requests that fail because a change has not taken effect yet.
 ///
@@ -16,8 +16,7 @@ pub struct PropagationWait {
     pub timeout: Duration,
 }
 
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(15));
 
 impl PropagationWait {
     /// Sends a request, and sends it again after a pause while `is_temporary` says so of its error.
@@ -31,17 +30,18 @@ impl PropagationWait {
         is_temporary: impl Fn(&E) -> bool,
     ) -> Result<T, E> {
         let began = self.clock.monotonic();
-        let mut pause = FIRST_PAUSE;
+        let mut failures = 0;
         loop {
             let error = match request().await {
                 Err(error) if is_temporary(&error) => error,
                 result => return result,
             };
+            failures += 1;
+            let pause = BACKOFF.delay(failures);
             if self.clock.monotonic().saturating_sub(began).saturating_add(pause) > self.timeout {
                 return Err(error);
             }
             self.clock.sleep(pause).await;
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 }

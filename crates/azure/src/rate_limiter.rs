@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lanyard_clock::Backoff;
+
 /// The maximum rate of requests to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRate {
@@ -77,10 +79,8 @@ impl RateLimiter {
             return;
         }
         let pause = asked.unwrap_or_else(|| {
-            let doubled =
-                INITIAL_BACKOFF.saturating_mul(2_u32.saturating_pow(self.consecutive_throttles));
             self.consecutive_throttles = self.consecutive_throttles.saturating_add(1);
-            doubled.min(MAX_BACKOFF)
+            BACKOFF.delay(self.consecutive_throttles)
         });
         self.start_cool_down(now, pause, rate);
     }
@@ -105,10 +105,8 @@ impl RateLimiter {
 /// The longest accepted cool-down, so that a misread header cannot stop a node for days.
 pub(crate) const MAX_COOL_DOWN: Duration = Duration::from_mins(10);
 
-/// The first pause after a throttled reply without Retry-After.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// The longest such pause.
-const MAX_BACKOFF: Duration = Duration::from_secs(32);
+/// The pauses after throttled replies without Retry-After.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(32));
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use azure_core::http::Method;
+use lanyard_clock::Backoff;
 
 /// The retry policy for failed requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,14 +46,13 @@ impl AttemptOutcome {
 impl RetryPolicy {
     /// The delay before the next attempt, or `None` if the outcome is final.
     ///
-    /// `attempt` counts from 0; `jitter`, in 0..=1, scales the delay to 80 to 130 %, as in the
-    /// Azure SDKs.
+    /// `attempt` counts from 0; `chance` is the random number of [`Backoff::delay_with_jitter`].
     pub(crate) fn delay_before_retry(
         &self,
         attempt: u32,
         method: Method,
         outcome: AttemptOutcome,
-        jitter: f64,
+        chance: f64,
     ) -> Option<Duration> {
         if attempt >= self.retries {
             return None;
@@ -73,8 +73,8 @@ impl RetryPolicy {
             Some(delay) if delay > self.cap => None,
             Some(delay) => Some(delay),
             None => {
-                let doubled = self.base.saturating_mul(2_u32.saturating_pow(attempt));
-                Some(doubled.mul_f64(0.8 + 0.5 * jitter.clamp(0.0, 1.0)).min(self.cap))
+                let backoff = Backoff::new(self.base, self.cap);
+                Some(backoff.delay_with_jitter(attempt.saturating_add(1), chance))
             }
         }
     }
@@ -103,14 +103,14 @@ mod tests {
             (Method::Get, responded(200, None), None),
             (Method::Get, responded(403, None), None),
             (Method::Get, responded(404, Some(5)), None),
-            (Method::Get, responded(500, None), Some(800)),
+            (Method::Get, responded(500, None), Some(1_000)),
             (Method::Post, responded(500, None), None),
-            (Method::Post, responded(429, None), Some(800)),
+            (Method::Post, responded(429, None), Some(1_000)),
             (Method::Post, responded(429, Some(7)), Some(7_000)),
             (Method::Get, responded(503, Some(61)), None),
-            (Method::Get, AttemptOutcome::ConnectionLost, Some(800)),
+            (Method::Get, AttemptOutcome::ConnectionLost, Some(1_000)),
             (Method::Post, AttemptOutcome::ConnectionLost, None),
-            (Method::Post, AttemptOutcome::ConnectFailed, Some(800)),
+            (Method::Post, AttemptOutcome::ConnectFailed, Some(1_000)),
         ];
         for (method, outcome, expected) in cases {
             let pause = POLICY.delay_before_retry(0, method, outcome, 0.0);
@@ -122,14 +122,14 @@ mod tests {
     fn the_pause_doubles_up_to_the_cap_and_ends_with_the_retries() {
         let pauses: Vec<_> = (0..4)
             .map(|attempt| {
-                POLICY.delay_before_retry(attempt, Method::Get, responded(500, None), 0.4)
+                POLICY.delay_before_retry(attempt, Method::Get, responded(500, None), 0.0)
             })
             .collect();
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(pauses, [seconds(1), seconds(2), seconds(4), None]);
         let patient = RetryPolicy { retries: 99, ..POLICY };
         assert_eq!(
-            patient.delay_before_retry(40, Method::Get, AttemptOutcome::ConnectionLost, 1.0),
+            patient.delay_before_retry(40, Method::Get, AttemptOutcome::ConnectionLost, 0.0),
             seconds(60)
         );
     }

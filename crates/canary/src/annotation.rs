@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lanyard_api::CanaryStatusReport;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{SharedClock, period_with_jitter};
 use tokio::sync::watch;
 
-use crate::delays::with_jitter;
 use crate::identity::{has_findings, merge_with_previous};
 use crate::metrics::{AnnotationWriteResult, CanaryMetrics};
 
@@ -80,7 +79,7 @@ impl FactsPublisher {
                     // Groups changes that happen together into one write and limits the write rate.
                     self.clock.sleep(MIN_WRITE_INTERVAL).await;
                 } else {
-                    self.clock.sleep(with_jitter(RETRY_DELAY, fastrand::f64())).await;
+                    self.clock.sleep(period_with_jitter(RETRY_DELAY, fastrand::f64())).await;
                     continue;
                 }
             }
@@ -98,7 +97,7 @@ impl FactsPublisher {
                 Ok(facts) => return facts,
                 Err(error) => self.log_failure(&error),
             }
-            self.clock.sleep(with_jitter(RETRY_DELAY, fastrand::f64())).await;
+            self.clock.sleep(period_with_jitter(RETRY_DELAY, fastrand::f64())).await;
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lanyard_api::canary_report::{CanaryProbeReport, CanaryStatusReport};
 use lanyard_azure::{AuthenticatedClient, AzureTransport, RetryPolicy};
-use lanyard_clock::SharedClock;
+use lanyard_clock::{SharedClock, period_with_jitter};
 use lanyard_credential::{RetrySettings, TokenTransport};
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::{Component, Hop};
@@ -22,7 +22,6 @@ use crate::call::GrantedCall;
 use crate::check_tracker::{ClockReading, FailureThreshold};
 use crate::credential::WatchedCredential;
 use crate::credential_location::CredentialFileLocation;
-use crate::delays::with_jitter;
 use crate::identity::IdentityState;
 use crate::metrics::CanaryMetrics;
 use crate::probe::ProbeSettings;
@@ -194,7 +193,7 @@ impl IdentityReporter {
                 }
             }
             let pause = settings.interval.min(MAX_FILE_POLL_INTERVAL);
-            self.dependencies.clock.sleep(with_jitter(pause, fastrand::f64())).await;
+            self.dependencies.clock.sleep(period_with_jitter(pause, fastrand::f64())).await;
         }
     }
 

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use lanyard_api::canary_report::CanaryProbeReport;
 use lanyard_azure::AzureCallError;
+use lanyard_clock::{period_with_jitter, requested_delay_with_jitter};
 
 use self::encryption::KeyUrl;
 use self::network::NetworkProbeTarget;
-use crate::delays::with_jitter;
 use crate::proof_error::{ProofError, THROTTLED_CODE};
 
 /// A probe and its target.
@@ -118,14 +118,11 @@ impl ProbeAttempt {
 
     /// The delay until the next attempt.
     pub(crate) fn next_delay(&self, interval: Duration, chance: f64) -> Duration {
-        self.retry_delay
-            .map_or_else(|| with_jitter(interval, chance), |pause| lengthened(pause, chance))
+        match self.retry_delay {
+            Some(delay) => requested_delay_with_jitter(delay, chance),
+            None => period_with_jitter(interval, chance),
+        }
     }
-}
-
-/// Adds up to 10 % to a retry delay. Jitter never shortens a pause that the service asked for.
-fn lengthened(pause: Duration, chance: f64) -> Duration {
-    pause.mul_f64(1.0 + 0.1 * chance.clamp(0.0, 1.0))
 }
 
 /// The retry delay after this HTTP status: a role assignment takes minutes to become effective, a

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use azure_core::error::Error as AzureError;
 use lanyard_azure::AzureCallError;
-use lanyard_clock::ErrorHint as _;
-use lanyard_credential::{LoadError, RetryClass, TokenError};
+use lanyard_clock::{ErrorHint as _, RetryClass};
+use lanyard_credential::{LoadError, TokenError};
 use lanyard_vocabulary::format_error_chain;
 
 use crate::credential_location::CredentialLocationError;
@@ -94,9 +94,10 @@ impl ProofError {
     pub(crate) fn of_token(error: &TokenError) -> Self {
         let hint = error.hint().unwrap_or(SEE_THE_LOG.into());
         let class = error.retry_class();
-        let kind = match class {
-            RetryClass::Throttled { .. } | RetryClass::Transient => ProofErrorKind::Transient,
-            _ => ProofErrorKind::Definitive,
+        let kind = if class.is_temporary() {
+            ProofErrorKind::Transient
+        } else {
+            ProofErrorKind::Definitive
         };
         let proof_error = Self::new(kind, &error.code(), format_error_chain(error), hint);
         match class {

@@ -1,6 +1,8 @@
 //! The engine with an effect that is no resource of Azure: notes on a shelf. The engine knows no kind of effect, so it
 //! plans, applies, continues, rolls back and removes notes as it does resources of Azure.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -47,8 +47,15 @@ pub fn period_with_jitter(period: Duration, chance: f64) -> Duration {
     shorten(period, 0.125, chance)
 }
 
+/// A delay that a service requested, lengthened by up to an eighth, in proportion to `chance`.
+///
+/// `chance` is a random number from 0 to 1. The delay is never shortened, because the service rejects earlier requests.
+pub fn requested_delay_with_jitter(delay: Duration, chance: f64) -> Duration {
+    delay.saturating_add((delay / 8).mul_f64(chance.clamp(0.0, 1.0)))
+}
+
 fn shorten(duration: Duration, share: f64, chance: f64) -> Duration {
-    duration.mul_f64(1.0 - share * chance.clamp(0.0, 1.0))
+    duration.saturating_sub(duration.mul_f64(share * chance.clamp(0.0, 1.0)))
 }
 
 /// A delay of 10 ms, doubled 30 times, is longer than four months.
@@ -73,12 +80,17 @@ mod tests {
         assert_eq!(delays, [8, 8, 6, 4, 4]);
         let periods = [0.0, 1.0].map(|it| period_with_jitter(Duration::from_secs(8), it).as_secs());
         assert_eq!(periods, [8, 7]);
+        let requested =
+            [0.0, 1.0].map(|it| requested_delay_with_jitter(Duration::from_secs(8), it).as_secs());
+        assert_eq!(requested, [8, 9]);
     }
 
     #[test]
     fn extreme_delays_do_not_overflow() {
         let backoff = Backoff::new(Duration::MAX, Duration::MAX);
         assert_eq!(backoff.delay(u32::MAX), Duration::MAX);
+        assert_eq!(backoff.delay_with_jitter(2, 0.0), Duration::MAX);
         assert!(backoff.delay_with_jitter(2, 1.0) < Duration::MAX);
+        assert_eq!(requested_delay_with_jitter(Duration::MAX, 1.0), Duration::MAX);
     }
 }

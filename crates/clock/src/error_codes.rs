@@ -2,17 +2,18 @@
 
 use std::borrow::Cow;
 
+use crate::RetryClass;
+
 /// The error codes of one service, in groups with one source each.
 ///
 /// ```
-/// use lanyard_clock::{ErrorCodeGroup, ErrorCodeRow, ErrorCodeTable, ErrorReply};
+/// use lanyard_clock::{ErrorCodeGroup, ErrorCodeRow, ErrorCodeTable, ErrorReply, RetryClass};
 ///
-/// const PRINTER: ErrorCodeTable<bool> = ErrorCodeTable {
+/// const NO_PAPER: ErrorCodeRow =
+///     ErrorCodeRow::new(&["NoPaper"], RetryClass::Denied, "The tray is empty.", "fill the tray");
+/// const PRINTER: ErrorCodeTable = ErrorCodeTable {
 ///     service: "the printer",
-///     groups: &[ErrorCodeGroup {
-///         source: "https://printer.example/errors",
-///         rows: &[ErrorCodeRow::new(&["NoPaper"], true, "The tray is empty.", "fill the tray")],
-///     }],
+///     groups: &[ErrorCodeGroup { source: "https://printer.example/errors", rows: &[NO_PAPER] }],
 /// };
 ///
 /// let reply = |code| ErrorReply { status: Some(503), code: Some(code), message: "Help." };
@@ -20,26 +21,25 @@ use std::borrow::Cow;
 /// assert!(PRINTER.hint(reply("OnFire")).ends_with("the service says: Help"));
 /// ```
 #[derive(Debug)]
-pub struct ErrorCodeTable<C: 'static> {
+pub struct ErrorCodeTable {
     /// The name of the service in hints, such as `Azure Key Vault`.
     pub service: &'static str,
     /// The rows, by their source.
-    pub groups: &'static [ErrorCodeGroup<C>],
+    pub groups: &'static [ErrorCodeGroup],
 }
 
 /// Rows with the same source.
 #[derive(Debug)]
-pub struct ErrorCodeGroup<C: 'static> {
+pub struct ErrorCodeGroup {
     /// The URL of the documentation of the codes.
     pub source: &'static str,
     /// The rows, in any order: the most specific row for a reply applies.
-    pub rows: &'static [ErrorCodeRow<C>],
+    pub rows: &'static [ErrorCodeRow],
 }
 
-/// The meaning of an error reply, and what its reader does next. `C` is the retry class of the crate that sends the
-/// requests.
+/// The meaning of an error reply, and what its reader does next.
 #[derive(Debug, Clone, Copy)]
-pub struct ErrorCodeRow<C> {
+pub struct ErrorCodeRow {
     /// The error codes of the row.
     pub codes: RowCodes,
     /// The ranges of statuses of the row, each with its first and last status; empty for all.
@@ -47,7 +47,7 @@ pub struct ErrorCodeRow<C> {
     /// A part of the service's message in lower case, if several causes share a code; empty for all messages.
     pub message_part: &'static str,
     /// Whether repeating the request can succeed.
-    pub class: C,
+    pub class: RetryClass,
     /// The cause, as a sentence.
     pub meaning: &'static str,
     /// The next step of the reader, with the form of [`ErrorHint::hint`](crate::ErrorHint::hint).
@@ -80,11 +80,11 @@ pub struct ErrorReply<'a> {
     pub message: &'a str,
 }
 
-impl<C: Copy> ErrorCodeRow<C> {
+impl ErrorCodeRow {
     /// The row of some error codes.
     pub const fn new(
         codes: &'static [&'static str],
-        class: C,
+        class: RetryClass,
         meaning: &'static str,
         next_step: &'static str,
     ) -> Self {
@@ -100,14 +100,18 @@ impl<C: Copy> ErrorCodeRow<C> {
     }
 
     /// The row of replies without an error code.
-    pub const fn without_code(class: C, meaning: &'static str, next_step: &'static str) -> Self {
+    pub const fn without_code(
+        class: RetryClass,
+        meaning: &'static str,
+        next_step: &'static str,
+    ) -> Self {
         Self { codes: RowCodes::Missing, ..Self::new(&[], class, meaning, next_step) }
     }
 
     /// The row of statuses, for all replies to which no other row applies.
     pub const fn of_status(
         statuses: &'static [(u16, u16)],
-        class: C,
+        class: RetryClass,
         meaning: &'static str,
         next_step: &'static str,
     ) -> Self {
@@ -166,20 +170,28 @@ impl<C: Copy> ErrorCodeRow<C> {
     }
 }
 
-impl<C: Copy + 'static> ErrorCodeTable<C> {
+impl ErrorCodeTable {
     /// All rows.
-    pub fn rows(&self) -> impl Iterator<Item = &'static ErrorCodeRow<C>> + use<C> {
+    pub fn rows(&self) -> impl Iterator<Item = &'static ErrorCodeRow> + use<> {
         self.groups.iter().flat_map(|group| group.rows)
     }
 
     /// The row of a reply, of equally specific ones the last; `None` if the table has none.
-    pub fn find(&self, reply: ErrorReply<'_>) -> Option<&'static ErrorCodeRow<C>> {
+    pub fn find(&self, reply: ErrorReply<'_>) -> Option<&'static ErrorCodeRow> {
         self.rows().filter(|row| row.applies_to(reply)).max_by_key(|row| row.specificity())
     }
 
     /// The row of a status, whatever the code is; `None` if HTTP does not define what to do.
-    pub fn find_by_status(&self, status: u16) -> Option<&'static ErrorCodeRow<C>> {
+    pub fn find_by_status(&self, status: u16) -> Option<&'static ErrorCodeRow> {
         self.rows().find(|row| row.codes == RowCodes::Any && row.has_status(Some(status)))
+    }
+
+    /// The retry class of a reply: that of its code, or that of its status if the code's is permanent or unknown.
+    /// [`RetryClass::Denied`] if the table has no row for the reply.
+    pub fn retry_class(&self, reply: ErrorReply<'_>) -> RetryClass {
+        let by_status = reply.status.and_then(|status| self.find_by_status(status));
+        let row = self.find(reply).filter(|row| !row.class.is_permanent() || by_status.is_none());
+        row.or(by_status).map_or(RetryClass::Denied, |row| row.class)
     }
 
     /// The next step after a reply. If the table has no row for it, the hint says so and repeats the service's
@@ -219,19 +231,24 @@ impl<C: Copy + 'static> ErrorCodeTable<C> {
 
 #[cfg(test)]
 mod tests {
+    use RetryClass::{Busy, Denied, Invalid, Propagating, Transient};
+
     use super::*;
 
-    const TABLE: ErrorCodeTable<u8> = ErrorCodeTable {
+    const THROTTLED: RetryClass = RetryClass::Throttled { after: None };
+
+    const TABLE: ErrorCodeTable = ErrorCodeTable {
         service: "the service",
         groups: &[ErrorCodeGroup {
             source: "",
             rows: &[
-                ErrorCodeRow::new(&["Shared"], 1, "", "any cause"),
-                ErrorCodeRow::new(&["Shared"], 2, "", "the quota").with_message_part("quota"),
-                ErrorCodeRow::new(&["Shared"], 3, "", "busy").with_statuses(&[(409, 409)]),
-                ErrorCodeRow::new(&["Denied"], 4, "", "a role").of_missing_permission(),
-                ErrorCodeRow::of_status(&[(429, 429), (500, 599)], 5, "", "wait"),
-                ErrorCodeRow::without_code(6, "", "a proxy"),
+                ErrorCodeRow::new(&["Shared"], Invalid, "", "any cause"),
+                ErrorCodeRow::new(&["Shared"], Propagating, "", "the quota")
+                    .with_message_part("quota"),
+                ErrorCodeRow::new(&["Shared"], Busy, "", "busy").with_statuses(&[(409, 409)]),
+                ErrorCodeRow::new(&["Denied"], Denied, "", "a role").of_missing_permission(),
+                ErrorCodeRow::of_status(&[(429, 429), (500, 599)], THROTTLED, "", "wait"),
+                ErrorCodeRow::without_code(Transient, "", "a proxy"),
             ],
         }],
     };
@@ -244,16 +261,16 @@ mod tests {
     #[test]
     fn most_specific_row_applies() {
         for (status, code, message, class) in [
-            (400, "Shared", "", Some(1)),
-            (400, "shared", "", Some(1)),
-            (400, "Shared", "the Quota is used up", Some(2)),
-            (409, "Shared", "the quota is used up", Some(2)),
-            (409, "Shared", "", Some(3)),
-            (0, "Shared", "", Some(3)),
-            (429, "Shared", "", Some(1)),
-            (503, "Unknown", "", Some(5)),
-            (503, "", "", Some(5)),
-            (403, "", "", Some(6)),
+            (400, "Shared", "", Some(Invalid)),
+            (400, "shared", "", Some(Invalid)),
+            (400, "Shared", "the Quota is used up", Some(Propagating)),
+            (409, "Shared", "the quota is used up", Some(Propagating)),
+            (409, "Shared", "", Some(Busy)),
+            (0, "Shared", "", Some(Busy)),
+            (429, "Shared", "", Some(Invalid)),
+            (503, "Unknown", "", Some(THROTTLED)),
+            (503, "", "", Some(THROTTLED)),
+            (403, "", "", Some(Transient)),
             (403, "Unknown", "", None),
             (0, "Unknown", "", None),
             (0, "", "", None),
@@ -261,8 +278,23 @@ mod tests {
             let found = TABLE.find(reply(status, code, message)).map(|row| row.class);
             assert_eq!(found, class, "{status} {code} {message}");
         }
-        assert_eq!(TABLE.find_by_status(429).map(|row| row.class), Some(5));
+        assert_eq!(TABLE.find_by_status(429).map(|row| row.class), Some(THROTTLED));
         assert!(TABLE.find_by_status(403).is_none());
+    }
+
+    #[test]
+    fn status_decides_whether_a_permanent_or_unknown_code_is_retried() {
+        for (status, code, class) in [
+            (400, "Shared", Invalid),
+            (409, "Shared", Busy),
+            (429, "Shared", THROTTLED),
+            (503, "Unknown", THROTTLED),
+            (403, "", Transient),
+            (403, "Unknown", Denied),
+            (0, "Shared", Busy),
+        ] {
+            assert_eq!(TABLE.retry_class(reply(status, code, "")), class, "{status} {code}");
+        }
     }
 
     #[test]

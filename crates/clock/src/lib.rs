@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use backoff::{Backoff, period_with_jitter};
+pub use backoff::{Backoff, period_with_jitter, requested_delay_with_jitter};
 pub use error_codes::{ErrorCodeGroup, ErrorCodeRow, ErrorCodeTable, ErrorReply, RowCodes};
 pub use hint::ErrorHint;
 #[cfg(feature = "test-util")]

@@ -32,9 +32,46 @@ pub enum RetryClass {
 impl RetryClass {
     /// Whether the same request can succeed later without a change by an operator or by the caller.
     pub const fn is_temporary(self) -> bool {
+        !self.is_permanent() && !matches!(self, Self::PreconditionFailed)
+    }
+
+    /// Whether the same action fails until an operator or the caller removes the cause.
+    pub const fn is_permanent(self) -> bool {
+        matches!(self, Self::Denied | Self::Invalid)
+    }
+
+    /// The time until the next request, if the service named one.
+    pub const fn requested_delay(self) -> Option<Duration> {
+        if let Self::Throttled { after } = self { after } else { None }
+    }
+
+    /// The class of a reply that names this time until the next request (`Retry-After`).
+    #[must_use]
+    pub const fn with_requested_delay(self, after: Option<Duration>) -> Self {
         match self {
-            Self::Transient | Self::Throttled { .. } | Self::Busy | Self::Propagating => true,
-            Self::PreconditionFailed | Self::Denied | Self::Invalid => false,
+            Self::Throttled { .. } => Self::Throttled { after },
+            Self::Transient if after.is_some() => Self::Throttled { after },
+            class => class,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_passing_errors_take_a_requested_delay() {
+        let after = Some(Duration::from_secs(7));
+        let throttled = RetryClass::Throttled { after: None };
+        for (class, expected) in [
+            (RetryClass::Transient, RetryClass::Throttled { after }),
+            (throttled, RetryClass::Throttled { after }),
+            (RetryClass::Busy, RetryClass::Busy),
+            (RetryClass::Denied, RetryClass::Denied),
+        ] {
+            assert_eq!(class.with_requested_delay(after), expected);
+            assert_eq!(class.with_requested_delay(None), class);
         }
     }
 }

@@ -12,7 +12,7 @@ pub use self::imds::IMDS;
 use lanyard_clock::RetryClass;
 
 /// A row of a token service.
-type Row = ErrorCodeRow<RetryClass>;
+type Row = ErrorCodeRow;
 
 /// A part of the messages of IMDS and of App Service if the requested identity is not assigned.
 pub(crate) const IDENTITY_NOT_FOUND: &str = "identity not found";

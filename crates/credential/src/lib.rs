@@ -86,7 +86,6 @@ pub use federated::{
     FederatedTokenSettingsError, InMemoryTokenCredential,
 };
 pub use health::{LastTokenError, ScopeHealth, TokenCounts, TokenHealth};
-pub use lanyard_clock::RetryClass;
 pub use managed_identity::endpoint::ManagedIdentityId;
 pub use managed_identity::error::ManagedIdentityError;
 pub use managed_identity::{

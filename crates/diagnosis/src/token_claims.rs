@@ -39,19 +39,13 @@ pub enum TokenProblem {
     /// The text is not one compact JWT, or a claim has another type than RFC 7519 names.
     #[error("it is not one JWT")]
     NotJwt,
-    /// The token lacks a claim that Entra ID requires.
-    #[error("it has no claim `{claim}`, which each projected token has")]
-    MissingClaim {
+    /// A claim that Entra ID requires is missing, or longer than a field of a federated credential can be.
+    #[error("its claim `{claim}` {problem}")]
+    UnusableClaim {
         /// The name of the claim.
         claim: &'static str,
-    },
-    /// A claim is longer than a field of a federated credential can be.
-    #[error(
-        "its claim `{claim}` has more than {MAX_CLAIM_LENGTH} characters, the limit of federated credentials"
-    )]
-    LongClaim {
-        /// The name of the claim.
-        claim: &'static str,
+        /// What is wrong with the claim.
+        problem: &'static str,
     },
 }
 
@@ -76,7 +70,7 @@ impl TokenClaims {
             Some(RawAudience::Many(audiences)) => audiences,
         };
         if audiences.is_empty() {
-            return Err(TokenProblem::MissingClaim { claim: "aud" });
+            return Err(TokenProblem::UnusableClaim { claim: "aud", problem: MISSING });
         }
         let audiences = audiences.into_iter().map(|it| required("aud", Some(it)));
         let audiences = audiences.collect::<Result<_, _>>()?;
@@ -128,19 +122,20 @@ fn decode_part<T: DeserializeOwned>(text: &str) -> Result<T, TokenProblem> {
 }
 
 fn required(claim: &'static str, value: Option<String>) -> Result<String, TokenProblem> {
-    match value {
-        Some(text) if text.chars().count() > MAX_CLAIM_LENGTH => {
-            Err(TokenProblem::LongClaim { claim })
-        }
-        Some(text) if !text.is_empty() => Ok(text),
-        _ => Err(TokenProblem::MissingClaim { claim }),
-    }
+    let text = value.unwrap_or_default();
+    let problem = match text.chars().count() {
+        0 => MISSING,
+        1..=MAX_CLAIM_LENGTH => return Ok(text),
+        _ => "has more than 600 characters, so no federated credential can match it",
+    };
+    Err(TokenProblem::UnusableClaim { claim, problem })
 }
 
 /// A token has 1 to 2 KB.
 const MAX_TOKEN_LENGTH: usize = 64 * 1024;
 /// The longest issuer, subject and audience of a federated credential, in characters.
 const MAX_CLAIM_LENGTH: usize = 600;
+const MISSING: &str = "is missing, although each projected token has it";
 
 #[cfg(test)]
 mod tests {
@@ -180,7 +175,8 @@ mod tests {
         assert_eq!(claims(r#""one""#).unwrap(), ["one"]);
         assert_eq!(claims(r#"["one","two"]"#).unwrap(), ["one", "two"]);
         for aud in ["[]", "null", r#"[""]"#] {
-            assert_eq!(claims(aud), Err(TokenProblem::MissingClaim { claim: "aud" }), "{aud}");
+            let missing = TokenProblem::UnusableClaim { claim: "aud", problem: MISSING };
+            assert_eq!(claims(aud), Err(missing), "{aud}");
         }
         assert_eq!(claims("7"), Err(TokenProblem::NotJwt));
     }
@@ -188,38 +184,32 @@ mod tests {
     #[test]
     fn other_texts_and_incomplete_tokens_are_errors() {
         let long = "x".repeat(601);
+        let long_subject = format!(r#"{{"iss":"i","sub":"{long}","aud":"a"}}"#);
+        let long_audience = format!(r#"{{"iss":"i","sub":"s","aud":["a","{long}"]}}"#);
         for (content, expected) in [
-            (Vec::new(), TokenProblem::NotJwt),
-            (b"a.b".to_vec(), TokenProblem::NotJwt),
-            (b"a.b.c.d".to_vec(), TokenProblem::NotJwt),
-            (b"\xff.\xfe.c".to_vec(), TokenProblem::NotJwt),
-            (br#"{"client_id": "x"}"#.to_vec(), TokenProblem::NotJwt),
-            (token("[]", COMPLETE), TokenProblem::NotJwt),
-            (token("{}", "not json"), TokenProblem::NotJwt),
-            (token("{}", r#"{"iss":1}"#), TokenProblem::NotJwt),
+            (Vec::new(), "it is not one JWT"),
+            (b"a.b".to_vec(), "it is not one JWT"),
+            (b"a.b.c.d".to_vec(), "it is not one JWT"),
+            (b"\xff.\xfe.c".to_vec(), "it is not one JWT"),
+            (br#"{"client_id": "x"}"#.to_vec(), "it is not one JWT"),
+            (token("[]", COMPLETE), "it is not one JWT"),
+            (token("{}", "not json"), "it is not one JWT"),
+            (token("{}", r#"{"iss":1}"#), "it is not one JWT"),
             (
                 token("{}", r#"{"iss":"i","sub":"s","aud":"a","exp":9223372036854775807}"#),
-                TokenProblem::NotJwt,
+                "it is not one JWT",
             ),
-            (token("{}", r#"{"sub":"s","aud":"a"}"#), TokenProblem::MissingClaim { claim: "iss" }),
-            (
-                token("{}", r#"{"iss":"i","sub":"","aud":"a"}"#),
-                TokenProblem::MissingClaim { claim: "sub" },
-            ),
+            (token("{}", r#"{"sub":"s","aud":"a"}"#), "its claim `iss` is missing"),
+            (token("{}", r#"{"iss":"i","sub":"","aud":"a"}"#), "its claim `sub` is missing"),
             // A token of a Secret, which older clusters have.
-            (token("{}", r#"{"iss":"i","sub":"s"}"#), TokenProblem::MissingClaim { claim: "aud" }),
-            (
-                token("{}", &format!(r#"{{"iss":"i","sub":"{long}","aud":"a"}}"#)),
-                TokenProblem::LongClaim { claim: "sub" },
-            ),
-            (
-                token("{}", &format!(r#"{{"iss":"i","sub":"s","aud":["a","{long}"]}}"#)),
-                TokenProblem::LongClaim { claim: "aud" },
-            ),
-            (vec![b' '; MAX_TOKEN_LENGTH + 1], TokenProblem::TooLong),
+            (token("{}", r#"{"iss":"i","sub":"s"}"#), "its claim `aud` is missing"),
+            (token("{}", &long_subject), "its claim `sub` has more than 600 characters"),
+            (token("{}", &long_audience), "its claim `aud` has more than 600 characters"),
+            (vec![b' '; MAX_TOKEN_LENGTH + 1], "it has more than 65536 bytes"),
         ] {
             let text = String::from_utf8_lossy(&content[..content.len().min(80)]).into_owned();
-            assert_eq!(TokenClaims::parse(&content), Err(expected), "{text}");
+            let problem = TokenClaims::parse(&content).unwrap_err().to_string();
+            assert!(problem.starts_with(expected), "{text}: {problem}");
         }
     }
 

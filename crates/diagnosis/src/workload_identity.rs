@@ -40,14 +40,19 @@ pub struct HopVerdict {
 
 /// Judges the hops of a workload identity as of `now`.
 pub fn diagnose(evidence: &WorkloadIdentityEvidence, now: Timestamp) -> WorkloadIdentityDiagnosis {
-    let case = Case::new(evidence, now);
+    let refusal = match evidence.exchange {
+        CheckOutcome::Failed { code: Some(code), .. } => Some((code, hop_of_code(code))),
+        _ => None,
+    };
+    let claims = evidence.token.as_ref().and_then(|token| token.value.as_ref().ok());
+    let case = Case { evidence, claims, refusal, now };
     let hops = Hop::WORKLOAD_IDENTITY_PATH.map(|hop| HopVerdict {
         hop,
         outcome: case.judge(hop),
         source: evidence.source(hop).map(str::to_owned),
     });
     WorkloadIdentityDiagnosis {
-        token: case.claims.cloned(),
+        token: claims.cloned(),
         first_broken_hop: hops.iter().find(|it| it.outcome.is_failed()).map(|it| it.hop),
         hops: hops.into(),
     }
@@ -62,16 +67,7 @@ struct Case<'a> {
     now: Timestamp,
 }
 
-impl<'a> Case<'a> {
-    fn new(evidence: &'a WorkloadIdentityEvidence, now: Timestamp) -> Self {
-        let refusal = match evidence.exchange {
-            CheckOutcome::Failed { code: Some(code), .. } => Some((code, hop_of_code(code))),
-            _ => None,
-        };
-        let claims = evidence.token.as_ref().and_then(|token| token.value.as_ref().ok());
-        Self { evidence, claims, refusal, now }
-    }
-
+impl Case<'_> {
     fn judge(&self, hop: Hop) -> CheckOutcome {
         match (hop, self.claims) {
             (Hop::ServiceAccount, _) => self.judge_service_account(),

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use lanyard_azure::error_codes::KEY_VAULT;
-use lanyard_clock::{ErrorHint, ErrorReply};
-use lanyard_credential::{RetryClass, TokenError};
+use lanyard_clock::{ErrorHint, ErrorReply, RetryClass};
+use lanyard_credential::TokenError;
 use lanyard_vocabulary::Hop;
 
 /// The reason why a vault read failed. No variant contains a value of the vault.
@@ -129,13 +129,16 @@ impl VaultReadError {
     /// other credential types count as transient.
     pub fn retry(&self) -> RetryClass {
         match self {
-            Self::NotFound(_) | Self::Disabled(_) => RetryClass::Invalid,
-            Self::Forbidden(_) | Self::Unauthorized(_) | Self::UntrustedVault { .. } => {
-                RetryClass::Denied
+            Self::NotFound(reply)
+            | Self::Disabled(reply)
+            | Self::Forbidden(reply)
+            | Self::Unauthorized(reply)
+            | Self::Unexpected(reply) => KEY_VAULT.retry_class(reply.to_reply()),
+            Self::Throttled { reply, retry_after } | Self::Unavailable { reply, retry_after } => {
+                KEY_VAULT.retry_class(reply.to_reply()).with_requested_delay(*retry_after)
             }
-            Self::Throttled { retry_after, .. } => RetryClass::Throttled { after: *retry_after },
-            Self::Unavailable { retry_after: Some(after), .. }
-            | Self::ThrottledCoolDown { remaining: after, .. }
+            Self::UntrustedVault { .. } => RetryClass::Denied,
+            Self::ThrottledCoolDown { remaining: after, .. }
             | Self::RequestQueueFull { wait: after, .. }
             | Self::CircuitOpen { remaining: after, .. } => {
                 RetryClass::Throttled { after: Some(*after) }
@@ -143,10 +146,8 @@ impl VaultReadError {
             Self::Token { source } => {
                 TokenError::of(source).map_or(RetryClass::Transient, TokenError::retry_class)
             }
-            Self::Unavailable { .. }
-            | Self::Interrupted
+            Self::Interrupted
             | Self::TimedOut { .. }
-            | Self::Unexpected(_)
             | Self::Malformed { .. }
             | Self::Unreachable { .. } => RetryClass::Transient,
         }

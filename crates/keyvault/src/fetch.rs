@@ -10,8 +10,7 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lanyard_api::{ProviderParameters, VaultObjectEntry, VaultObjectKind, VaultObjectVersion};
-use lanyard_clock::ErrorHint;
-use lanyard_credential::RetryClass;
+use lanyard_clock::{ErrorHint, RetryClass};
 use lanyard_vocabulary::{Hop, ObjectEncoding, SecretName};
 
 use crate::error::VaultReadError;

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use lanyard_api::ProviderParameters;
-use lanyard_clock::ErrorHint;
-use lanyard_credential::RetryClass;
+use lanyard_clock::{ErrorHint, RetryClass};
 use lanyard_vocabulary::Hop;
 
 use crate::decode::{DecodeError, MountedFile, VolumeFileOptions, decode_files};

@@ -73,7 +73,6 @@ pub use fetch::{FetchedEntryObject, ObjectReference, ReadError, fetch_objects};
 pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
 pub use lanyard_azure::RequestPriority;
-pub use lanyard_credential::RetryClass;
 pub use memory::{CacheMemory, CacheReserveError, MemoryExhausted, ReadMemory, UnlimitedMemory};
 pub use node_vaults::{
     NodeVaultError, NodeVaultSettings, NodeVaults, VaultOutage, VolumeReadRequest, VolumeReadResult,

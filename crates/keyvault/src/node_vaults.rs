@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_api::ProviderParameters;
-use lanyard_clock::{ErrorHint, SharedClock};
-use lanyard_credential::RetryClass;
+use lanyard_clock::{ErrorHint, RetryClass, SharedClock};
 use lanyard_vocabulary::Cloud;
 
 use self::outages::VaultOutages;

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::{ProviderParameters, VaultObjectKind, VaultObjectVersion};
-use lanyard_clock::ErrorHint as _;
+use lanyard_clock::{ErrorHint as _, RetryClass};
 use lanyard_keyvault::{
     CertificateFileOptions, FetchError, FetchedCertificate, FetchedKey, FetchedSecret,
-    ListedVersion, MountedFile, ObjectAttributes, PublicJwk, RetryClass, VaultErrorDetails,
-    VaultReadError, VaultSource, VolumeFileOptions, fetch_files, fetch_objects,
+    ListedVersion, MountedFile, ObjectAttributes, PublicJwk, VaultErrorDetails, VaultReadError,
+    VaultSource, VolumeFileOptions, fetch_files, fetch_objects,
 };
 use lanyard_vocabulary::{Hop, SecretName};
 

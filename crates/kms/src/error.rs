@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lanyard_azure::ThrottleCause;
 use lanyard_azure::error_codes::KEY_VAULT;
-use lanyard_clock::{ErrorHint, ErrorReply};
+use lanyard_clock::{ErrorHint, ErrorReply, RetryClass};
 use lanyard_credential::TokenError;
 
 use crate::annotations::ForeignCiphertextError;
@@ -129,20 +129,35 @@ impl KeyOperationError {
         }
     }
 
-    /// The minimum delay before a retry within one API server request; `None` if the error is
-    /// permanent. Both operations are idempotent, so a retry is safe whatever failed.
-    pub const fn retry_delay(&self) -> Option<Duration> {
+    /// Whether the vault request can be repeated within one API server request. Both operations are
+    /// idempotent, so a retry is safe whatever failed.
+    pub(crate) fn retry_class(&self) -> RetryClass {
         match self {
-            Self::Throttled { retry_after: wait, .. } | Self::Failed { retry_after: wait, .. } => {
-                match wait {
-                    Some(wait) => Some(*wait),
-                    None => Some(Duration::ZERO),
-                }
+            Self::Unauthorized(reply)
+            | Self::KeyUnusable(reply)
+            | Self::Forbidden(reply)
+            | Self::NotFound(reply)
+            | Self::Refused(reply) => KEY_VAULT.retry_class(reply.to_reply()),
+            Self::Throttled { reply, retry_after } | Self::Failed { reply, retry_after } => {
+                KEY_VAULT.retry_class(reply.to_reply()).with_requested_delay(*retry_after)
             }
-            Self::RequestWithheld { remaining, .. } => Some(*remaining),
-            Self::Unreachable { .. } | Self::TimedOut { .. } => Some(Duration::ZERO),
-            _ => None,
+            Self::RequestWithheld { remaining, .. } => {
+                RetryClass::Throttled { after: Some(*remaining) }
+            }
+            Self::Unreachable { .. } | Self::TimedOut { .. } => RetryClass::Transient,
+            // The credential repeats its requests itself.
+            Self::Token { .. } | Self::TokenTimedOut { .. } | Self::Malformed { .. } => {
+                RetryClass::Denied
+            }
         }
+    }
+}
+
+impl VaultErrorReply {
+    /// The reply for the table of the vault's error codes.
+    fn to_reply(&self) -> ErrorReply<'_> {
+        let Self { status, code, message } = self;
+        ErrorReply { status: Some(*status), code: code.as_deref(), message }
     }
 }
 
@@ -165,9 +180,7 @@ impl ErrorHint for KeyOperationError {
             | Self::Refused(reply)
             | Self::Throttled { reply, .. }
             | Self::Failed { reply, .. } => {
-                let VaultErrorReply { status, code, message } = reply;
-                let reply = ErrorReply { status: Some(*status), code: code.as_deref(), message };
-                return Some(KEY_VAULT.permission_hint(reply, GRANT_KEY_OPERATIONS));
+                return Some(KEY_VAULT.permission_hint(reply.to_reply(), GRANT_KEY_OPERATIONS));
             }
             Self::RequestWithheld { because: ThrottleCause::LocalRateLimit, .. } => {
                 "too many requests are queued in this plugin: find the clients that cause them at the API server, and check for `KMSv1`, which makes a request for each Secret"

@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
+use lanyard_clock::Backoff;
+
 use crate::error::KeyOperationError;
 
-/// The delay before the first retry; it doubles with each retry.
-const INITIAL_DELAY: Duration = Duration::from_millis(200);
-
-/// The longest delay that the vault did not ask for.
-const MAX_DELAY: Duration = Duration::from_secs(5);
+/// The delays that the vault did not ask for.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// The maximum number of vault requests per API server request.
 const MAX_ATTEMPTS: u32 = 5;
@@ -45,20 +44,20 @@ pub(crate) fn token_timeout(left: Duration) -> Duration {
 }
 
 /// The delay before the next attempt, or `None` if the error is final. `tries` is the number of
-/// attempts so far; `jitter`, in 0..=1, scales the delay to 80 to 130 %.
+/// attempts so far; `chance` is the random number of [`Backoff::delay_with_jitter`]. A longer delay
+/// that the vault asked for is kept.
 pub(crate) fn retry_delay(
     tries: u32,
     error: &KeyOperationError,
     left: Duration,
-    jitter: f64,
+    chance: f64,
 ) -> Option<Duration> {
-    if tries >= MAX_ATTEMPTS {
+    let class = error.retry_class();
+    if tries >= MAX_ATTEMPTS || !class.is_temporary() {
         return None;
     }
-    let asked = error.retry_delay()?;
-    let doubled = INITIAL_DELAY.saturating_mul(2_u32.saturating_pow(tries.saturating_sub(1)));
-    let ours = doubled.min(MAX_DELAY).mul_f64(0.8 + 0.5 * jitter.clamp(0.0, 1.0));
-    let pause = ours.max(asked);
+    let ours = BACKOFF.delay_with_jitter(tries, chance);
+    let pause = ours.max(class.requested_delay().unwrap_or_default());
     (pause.saturating_add(MIN_ATTEMPT_TIME) <= left).then_some(pause)
 }
 
@@ -86,7 +85,7 @@ mod tests {
         let mut left = usable_time(Duration::from_secs(3));
         let mut pauses = Vec::new();
         while let Some(next) =
-            retry_delay(u32::try_from(pauses.len()).unwrap() + 1, &vault_failure(None), left, 0.4)
+            retry_delay(u32::try_from(pauses.len()).unwrap() + 1, &vault_failure(None), left, 0.0)
         {
             left = left.saturating_sub(next);
             pauses.push(next.as_millis());
@@ -119,10 +118,10 @@ mod tests {
             tries in 1..10_u32,
             wait in prop::option::of(0..100_u64),
             left in 0..40_000_u64,
-            jitter in 0.0..=1.0_f64,
+            chance in 0.0..=1.0_f64,
         ) {
             let left = Duration::from_millis(left);
-            if let Some(pause) = retry_delay(tries, &vault_failure(wait), left, jitter) {
+            if let Some(pause) = retry_delay(tries, &vault_failure(wait), left, chance) {
                 prop_assert!(pause + MIN_ATTEMPT_TIME <= left);
                 prop_assert!(tries < MAX_ATTEMPTS);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use kube::Client;
-use lanyard_clock::{ErrorHint, SharedClock};
+use lanyard_clock::{Backoff, ErrorHint, RetryClass, SharedClock};
 use lanyard_vocabulary::format_error_chain;
 
 use crate::UserAgent;
@@ -124,15 +124,15 @@ impl KubernetesApi {
                 }
             };
             failures += 1;
-            let requested = error.retry_after();
+            let class = error.retry_class();
+            let requested = class.requested_delay();
             // A longer delay is left to the caller, which reads it from the error.
             let is_long = requested.is_some_and(|requested| requested > MAX_RETRY_DELAY);
-            if failures >= policy.attempts || !error.is_transient() || is_long {
+            if failures >= policy.attempts || !class.is_temporary() || is_long {
                 return Err(error);
             }
-            let delay = backoff(failures, MIN_RETRY_DELAY, MAX_RETRY_DELAY, fastrand::f64());
-            let delay = requested.unwrap_or(delay);
-            self.clock.sleep(delay).await;
+            let delay = BACKOFF.delay_with_jitter(failures, fastrand::f64());
+            self.clock.sleep(requested.unwrap_or(delay)).await;
         }
     }
 
@@ -171,17 +171,6 @@ impl ApiRetryPolicy {
     pub const SINGLE_ATTEMPT: Self = Self { attempt_timeout: Duration::from_secs(10), attempts: 1 };
     /// For a caller that has a fallback.
     pub const SHORT: Self = Self { attempt_timeout: Duration::from_secs(2), attempts: 1 };
-}
-
-/// Exponential back-off: the delay after this many consecutive failures.
-///
-/// The delay starts at `first`, doubles with each failure up to `longest`, and is then shortened by up
-/// to a half, in proportion to `chance` (0 to 1), so that clients that failed together do not retry
-/// together.
-pub fn backoff(failures: u32, first: Duration, longest: Duration, chance: f64) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    let delay = first.saturating_mul(1 << doublings).min(longest);
-    delay.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
 }
 
 /// A call to the Kubernetes API failed.
@@ -262,14 +251,22 @@ pub struct FieldConflict {
 }
 
 impl ApiError {
-    /// Whether a retry of this call may succeed without any change.
-    pub const fn is_transient(&self) -> bool {
+    /// Whether repeating the call can succeed.
+    pub const fn retry_class(&self) -> RetryClass {
         match self {
-            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Self::NamespaceTerminating { .. } | Self::Unreached { .. } | Self::TimedOut { .. } => {
-                true
+            Self::Refused { status, retry_after, .. } => match status {
+                429 => RetryClass::Throttled { after: *retry_after },
+                408 | 500..=599 => RetryClass::Transient.with_requested_delay(*retry_after),
+                // The object, its namespace or the version of a list has changed or is gone.
+                404 | 409 | 410 => RetryClass::PreconditionFailed,
+                401 | 403 => RetryClass::Denied,
+                _ => RetryClass::Invalid,
+            },
+            Self::NamespaceTerminating { .. } => RetryClass::Busy,
+            Self::Unreached { .. } | Self::TimedOut { .. } => RetryClass::Transient,
+            Self::Conflict { .. } | Self::NotServed { .. } | Self::Unreadable { .. } => {
+                RetryClass::Denied
             }
-            Self::Conflict { .. } | Self::NotServed { .. } | Self::Unreadable { .. } => false,
         }
     }
 
@@ -291,14 +288,6 @@ impl ApiError {
     /// Whether the API server no longer has the requested resource version (HTTP 410).
     pub const fn is_expired(&self) -> bool {
         matches!(self, Self::Refused { status: 410, .. })
-    }
-
-    /// The delay that the API server asked for (`Retry-After`).
-    pub const fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            _ => None,
-        }
     }
 
     /// Converts an error of the client; `action` describes the failed call.
@@ -405,8 +394,8 @@ fn reason_suffix(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(", {reason}") }
 }
 
-const MIN_RETRY_DELAY: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), MAX_RETRY_DELAY);
 
 #[cfg(test)]
 mod tests {
@@ -448,7 +437,9 @@ mod tests {
                 matches!(error, ApiError::NotServed { .. }) && !error.is_not_found(),
                 "{error}"
             );
-            assert!(error.hint().unwrap().contains("CRDs") && !error.is_transient());
+            assert!(
+                error.hint().unwrap().contains("CRDs") && error.retry_class() == RetryClass::Denied
+            );
         }
         let details = serde_json::json!({"name": "x", "kind": "secretproviderclasses"});
         assert!(of(status(details)).is_not_found());
@@ -480,7 +471,9 @@ mod tests {
             "could not apply Deployment n/x: field manager `hypershift` holds .metadata.labels.a; \
              field manager `kubectl` holds .spec.paused, .spec.replicas"
         );
-        assert!(!error.is_transient() && error.hint().unwrap().contains("manager"));
+        assert!(
+            error.retry_class() == RetryClass::Denied && error.hint().unwrap().contains("manager")
+        );
     }
 
     #[test]
@@ -500,17 +493,24 @@ mod tests {
             ..Status::default()
         };
         let error = ApiError::of(&kube::Error::Api(Box::new(status)), "apply Secret n/x");
-        assert!(error.is_transient() && error.hint().unwrap().contains("gone"), "{error}");
+        assert!(
+            error.retry_class() == RetryClass::Busy && error.hint().unwrap().contains("gone"),
+            "{error}"
+        );
     }
 
     #[test]
     fn only_transient_statuses_are_retried() {
         let transient = [408, 429, 500, 502, 503, 504];
         for code in [400, 401, 403, 404, 409, 410, 422].into_iter().chain(transient) {
-            assert_eq!(status_error(code, 0).is_transient(), transient.contains(&code), "{code}");
+            let class = status_error(code, 0).retry_class();
+            assert_eq!(class.is_temporary(), transient.contains(&code), "{code}");
         }
-        assert_eq!(status_error(429, 7).retry_after(), Some(Duration::from_secs(7)));
-        assert_eq!(status_error(429, 0).retry_after(), None);
+        for code in [429, 503] {
+            let class = status_error(code, 7).retry_class();
+            assert_eq!(class.requested_delay(), Some(Duration::from_secs(7)), "{code}");
+        }
+        assert_eq!(status_error(429, 0).retry_class().requested_delay(), None);
     }
 
     #[test]
@@ -518,15 +518,6 @@ mod tests {
         let source = serde_json::from_str::<u8>("\"planted-secret\"").unwrap_err();
         let error = ApiError::of(&kube::Error::SerdeError(source), "read x");
         assert!(!error.to_string().contains("planted"), "{error}");
-        assert!(!error.is_transient());
-    }
-
-    #[test]
-    fn backoff_grows_to_limit_and_jitter_shortens() {
-        let (first, longest) = (Duration::from_millis(200), Duration::from_secs(5));
-        let pause = |failures, chance| backoff(failures, first, longest, chance).as_millis();
-        assert_eq!([1, 2, 3, 4].map(|n| pause(n, 0.0)), [200, 400, 800, 1600]);
-        assert_eq!([6, 40, u32::MAX].map(|n| pause(n, 0.0)), [5000; 3]);
-        assert_eq!(pause(1, 1.0), 100);
+        assert_eq!(error.retry_class(), RetryClass::Denied);
     }
 }

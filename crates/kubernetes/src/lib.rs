@@ -30,6 +30,6 @@ pub use http::HeaderValue as UserAgent;
 
 pub use access::{ApiAccess, KubectlAccess, KubectlContext};
 pub use access_error::AccessError;
-pub use call::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi, backoff};
+pub use call::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi};
 pub use connections::WatchConnection;
 pub use watch::{ResourceWatch, WatchUpdate, with_type_meta};

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use lanyard_clock::Backoff;
 use lanyard_desired::ObjectKey;
 use lanyard_desired::drift::ChangedObject;
-use lanyard_kubernetes::backoff;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -164,7 +164,7 @@ impl WriteHistory {
     fn write_delay(&self) -> Duration {
         match self.write_count.checked_sub(WRITES_WITHOUT_DELAY) {
             None | Some(0) => Duration::ZERO,
-            Some(beyond) => backoff(beyond, MIN_DELAY, MAX_DELAY, 0.0),
+            Some(beyond) => BACKOFF.delay(beyond),
         }
     }
 }
@@ -196,8 +196,7 @@ fn hash_digest(of: &impl Hash) -> u64 {
 
 /// The number of writes of the same content without delay: the initial one and some reverts.
 const WRITES_WITHOUT_DELAY: u32 = 4;
-const MIN_DELAY: Duration = Duration::from_secs(1);
-const MAX_DELAY: Duration = Duration::from_mins(2);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(2));
 /// A conflict ends when there was no write for this long.
 const CONFLICT_EXPIRY: Duration = Duration::from_mins(5);
 

@@ -1,9 +1,8 @@
 //! The errors of a reconciliation, and when to retry.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use lanyard_clock::ErrorHint;
+use lanyard_clock::{ErrorHint, RetryClass};
 use lanyard_kubernetes::ApiError;
 
 use crate::queue::Requeue;
@@ -33,17 +32,6 @@ pub(crate) enum FencedWriteError {
     NotLeader,
 }
 
-/// How an error is retried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ReconcileRetryClass {
-    /// An administrator must act first.
-    Denied,
-    /// The API server asked for this delay.
-    ThrottledFor(Duration),
-    /// The error may pass by itself.
-    Transient,
-}
-
 impl From<FencedWriteError> for ReconcileError {
     fn from(error: FencedWriteError) -> Self {
         match error {
@@ -63,15 +51,15 @@ impl ReconcileError {
     /// When to reconcile again.
     pub(crate) fn requeue(&self) -> Requeue {
         match self {
-            Self::Calls(errors) => match errors.iter().map(retry_class).max() {
-                Some(ReconcileRetryClass::ThrottledFor(pause)) => Requeue::RetryAfter(pause),
-                Some(ReconcileRetryClass::Denied) => Requeue::RetrySlowly,
-                Some(ReconcileRetryClass::Transient) | None => {
-                    // The longest requested delay applies, whatever else failed.
-                    let asked = errors.iter().filter_map(ApiError::retry_after).max();
-                    asked.map_or(Requeue::RetrySoon, Requeue::RetryAfter)
+            Self::Calls(errors) => {
+                let classes = || errors.iter().map(ApiError::retry_class);
+                // The longest requested delay applies, whatever else failed.
+                match classes().filter_map(RetryClass::requested_delay).max() {
+                    Some(delay) => Requeue::RetryAfter(delay),
+                    None if classes().all(RetryClass::is_permanent) => Requeue::RetrySlowly,
+                    None => Requeue::RetrySoon,
                 }
-            },
+            }
             Self::NotLeader => Requeue::OnChange,
             Self::Panicked => Requeue::RetrySlowly,
         }
@@ -94,18 +82,6 @@ impl ErrorHint for ReconcileError {
             Self::NotLeader => "no action is needed",
             Self::Panicked => "report this defect with the preceding log line",
         }))
-    }
-}
-
-/// How an error of one call is retried.
-pub(crate) fn retry_class(error: &ApiError) -> ReconcileRetryClass {
-    match error {
-        error if error.is_transient() => error
-            .retry_after()
-            .map_or(ReconcileRetryClass::Transient, ReconcileRetryClass::ThrottledFor),
-        // The object changed during the reconciliation, or its namespace does not exist yet.
-        ApiError::Refused { status: 404 | 409, .. } => ReconcileRetryClass::Transient,
-        _ => ReconcileRetryClass::Denied,
     }
 }
 
@@ -136,6 +112,8 @@ const MAX_LISTED_ERRORS: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn refused_error(status: u16, seconds: u64) -> ApiError {

@@ -20,7 +20,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use lanyard_clock::{ErrorHint as _, SharedClock};
+use lanyard_clock::{ErrorHint as _, SharedClock, period_with_jitter};
 use lanyard_kubernetes::{ApiError, ApiRetryPolicy, KubernetesApi};
 use lanyard_vocabulary::format_error_chain;
 use serde_json::{Value, json};
@@ -82,8 +82,7 @@ impl LeaseCandidate {
         loop {
             let is_ok = self.run_election_round().await;
             let pause = self.settings.duration / if is_ok { 3 } else { 10 };
-            // Jitter, so that replicas that started together do not renew together.
-            let pause = pause.mul_f64(0.9 + fastrand::f64() / 10.0);
+            let pause = period_with_jitter(pause, fastrand::f64());
             tokio::select! {
                 () = self.clock().sleep(pause) => {}
                 () = &mut end => break,

@@ -14,11 +14,12 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Api;
 use kube::api::PostParams;
 use lanyard_api::HostedCluster;
+use lanyard_clock::Backoff;
 use lanyard_desired::objects::{
     ApplyStep, CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGED_BY_VALUE, cluster_label,
 };
 use lanyard_desired::{DesiredObject, ObjectKey, ObjectWriter, OwnedKind};
-use lanyard_kubernetes::{ApiRetryPolicy, KubernetesApi, backoff};
+use lanyard_kubernetes::{ApiRetryPolicy, KubernetesApi};
 use serde_json::json;
 
 use crate::apply::ObjectApplier;
@@ -118,7 +119,7 @@ async fn review_until_granted(api: &KubernetesApi, namespace: &str, last_answer:
     let action = format!("review the operator's access to namespace {namespace}");
     let policy = ApiRetryPolicy { attempt_timeout: MAX_WAIT, attempts: 1 };
     for reviews_sent in 1.. {
-        let mut delay = backoff(reviews_sent, MIN_DELAY, MAX_DELAY, 0.0);
+        let mut delay = BACKOFF.delay(reviews_sent);
         match api.call(policy, &action, || reviews.create(&parameters, &review)).await {
             Ok(answer) => {
                 let status = answer.status.unwrap_or_default();
@@ -129,7 +130,7 @@ async fn review_until_granted(api: &KubernetesApi, namespace: &str, last_answer:
                 *last_answer = reason.unwrap_or_else(|| "the review denies it".to_owned());
             }
             Err(error) => {
-                delay = error.retry_after().unwrap_or(delay);
+                delay = error.retry_class().requested_delay().unwrap_or(delay);
                 *last_answer = error.to_string();
             }
         }
@@ -157,8 +158,7 @@ fn access_review(namespace: &str) -> SelfSubjectAccessReview {
 
 /// The longest wait for access, and the delays between reviews.
 const MAX_WAIT: Duration = Duration::from_secs(3);
-const MIN_DELAY: Duration = Duration::from_millis(25);
-const MAX_DELAY: Duration = Duration::from_secs(1);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(25), Duration::from_secs(1));
 
 #[cfg(test)]
 mod tests {

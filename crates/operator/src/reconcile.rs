@@ -14,7 +14,7 @@ use crate::cluster_key::ClusterKey;
 use crate::context::ReconcileContext;
 use crate::deletion;
 use crate::encryption_key::{self, KeyPromotion, KeyRecordOutcome};
-use crate::error::{FencedWriteError, ReconcileError, ReconcileRetryClass, retry_class};
+use crate::error::{FencedWriteError, ReconcileError};
 use crate::finalizer::{self, FinalizerOutcome};
 use crate::lease::FencingToken;
 use crate::namespace_access;
@@ -69,7 +69,7 @@ async fn generate_ids(
 ) -> Result<Requeue, ReconcileError> {
     let written = cluster_ids::write_missing_ids(context, observed, missing, fencing_token).await;
     let reported = if let Err(FencedWriteError::Api(error)) = &written
-        && retry_class(error) == ReconcileRetryClass::Denied
+        && error.retry_class().is_permanent()
     {
         let problems: ValidationProblems =
             missing.write_failures(error).chain(problems.iter().cloned()).collect();

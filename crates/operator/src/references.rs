@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::api::ListParams;
+use lanyard_clock::RetryClass;
 use lanyard_desired::objects::{
     ControlPlaneOwner, ReferencedObject, ReferencedValue, ReferencedValues,
 };
@@ -115,7 +116,8 @@ pub(crate) async fn read_references(
     valid: &ValidCluster,
 ) -> ReadReferences {
     let references = read_sources(context, observed, valid).await;
-    if references.errors.is_empty() || !references.errors.iter().all(ApiError::is_transient) {
+    let mut classes = references.errors.iter().map(ApiError::retry_class);
+    if references.errors.is_empty() || !classes.all(RetryClass::is_temporary) {
         return references;
     }
     let mut reads = context.reference_reads.lock();

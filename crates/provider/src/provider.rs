@@ -7,9 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
-use lanyard_keyvault::{
-    MemoryExhausted, PodCredentials, ReadMemory, RetryClass, SharedSecretBytes, VolumePod,
-};
+use lanyard_clock::RetryClass;
+use lanyard_keyvault::{MemoryExhausted, PodCredentials, ReadMemory, SharedSecretBytes, VolumePod};
 use lanyard_vocabulary::{OutcomeCode, RecoveryMode};
 use lanyard_volume::{FileEntry, FilePath};
 

@@ -1,15 +1,15 @@
 //! The error codes of Azure Resource Manager itself.
 
+use lanyard_clock::RetryClass::{
+    Busy, Denied, Invalid, PreconditionFailed, Propagating, Transient,
+};
 use lanyard_clock::{ErrorCodeGroup, ErrorCodeTable};
 
 use super::http::HTTP;
 use super::{Row, THROTTLED, providers};
-use crate::error_class::ErrorClass::{
-    self, Busy, Permanent, PreconditionFailed, Propagating, Transient,
-};
 
 /// The error codes of Azure Resource Manager and of the resource providers.
-pub static ARM: ErrorCodeTable<ErrorClass> = ErrorCodeTable {
+pub static ARM: ErrorCodeTable = ErrorCodeTable {
     service: "Azure Resource Manager",
     groups: &[
         ErrorCodeGroup {
@@ -42,53 +42,53 @@ pub static ARM: ErrorCodeTable<ErrorClass> = ErrorCodeTable {
 const AUTHORIZATION_ROWS: &[Row] = &[
     Row::new(
         &["AuthorizationFailed", "Forbidden"],
-        Permanent,
+        Denied,
         "No role of the identity permits the action at the scope.",
         "assign a role with the named action at the named scope, then wait up to 10 minutes",
     )
     .of_missing_permission(),
     Row::new(
         &["AuthorizationFailed"],
-        Permanent,
+        Denied,
         "The identity has a role with the action, but a condition of the role assignment is not met.",
         "change the condition of the role assignment, or assign a role without one",
     )
     .with_message_part("abac condition"),
     Row::new(
         &["LinkedAuthorizationFailed"],
-        Permanent,
+        Denied,
         "The identity may change the resource, but not use a resource to which it refers.",
         "assign a role with the action in the message at the linked scope, then wait up to 10 minutes",
     )
     .of_missing_permission(),
     Row::new(
         &["LinkedAuthorizationFailed"],
-        Permanent,
+        Invalid,
         "The linked resource is in a subscription of another tenant.",
         "refer to a resource of this tenant: no role permits the link",
     )
     .with_message_part("linked subscription"),
     Row::new(
         &["DenyAssignmentAuthorizationFailed"],
-        Permanent,
+        Denied,
         "A deny assignment forbids the action, whatever roles the identity has.",
         "use a scope without the deny assignment, which a managed application or a deployment stack owns",
     ),
     Row::new(
         &["AuthenticationFailed", "InvalidAuthenticationToken", "InvalidAuthenticationTokenAudience", "Unauthorized"],
-        Permanent,
+        Denied,
         "Azure Resource Manager does not accept the token.",
         "compare the token's audience and cloud with those of the subscription, and sign in again",
     ),
     Row::new(
         &["InvalidAuthenticationTokenTenant"],
-        Permanent,
+        Denied,
         "The token was issued by another tenant than that of the subscription.",
         "compare the token's tenant with the subscription's",
     ),
     Row::new(
         &["ExpiredAuthenticationToken"],
-        Permanent,
+        Denied,
         "The token has expired.",
         "sign in again, and check this host's clock",
     ),
@@ -112,61 +112,61 @@ const AUTHORIZATION_ROWS: &[Row] = &[
     ),
     Row::new(
         &["RoleDefinitionExists"],
-        Permanent,
+        Invalid,
         "Another role definition has the id.",
         "choose another id for the role",
     ),
     Row::new(
         &["RoleDefinitionHasAssignments"],
-        Permanent,
+        Denied,
         "The role is still assigned.",
         "delete the role assignments of the role first",
     ),
     Row::new(
         &["RoleDefinitionLimitExceeded"],
-        Permanent,
+        Denied,
         "The tenant has as many custom roles as Azure permits.",
         "delete custom roles that are not used",
     ),
     Row::new(
         &["RoleAssignmentLimitExceeded"],
-        Permanent,
+        Denied,
         "The subscription has as many role assignments as Azure permits.",
         "delete role assignments that are not used: `lanyard sweep azure` finds those of deleted principals",
     ),
     Row::new(
         &["RoleAssignmentExists"],
-        Permanent,
+        Denied,
         "The principal already has the role at the scope, under another name of the assignment.",
         "use the existing role assignment, or delete it first",
     ),
     Row::new(
         &["RoleAssignmentUpdateNotPermitted"],
-        Permanent,
+        Denied,
         "A role assignment of the same name has another role, principal or scope, which cannot change.",
         "delete the existing role assignment first, or choose another name",
     ),
     Row::new(
         &["RoleAssignmentNotFound"],
-        Permanent,
+        Invalid,
         "There is no such role assignment.",
         "check the name and the scope of the role assignment",
     ),
     Row::new(
         &["UnmatchedPrincipalType"],
-        Permanent,
+        Invalid,
         "The principal has another type than the request says.",
         "correct `principalType`, or omit it",
     ),
     Row::new(
         &["PrincipalTypeNotSupported", "InvalidPrincipalId"],
-        Permanent,
+        Invalid,
         "The principal cannot have roles.",
         "use the object id of a user, a group, a service principal or a managed identity",
     ),
     Row::new(
         &["CannotDeleteLastRbacAdminAssignment"],
-        Permanent,
+        Denied,
         "The role assignment is the last one that permits to assign roles.",
         "assign `Owner` or `User Access Administrator` to another principal first",
     ),
@@ -176,7 +176,7 @@ const AUTHORIZATION_ROWS: &[Row] = &[
             "InvalidRoleAssignmentId", "InvalidRoleDefinition", "InvalidRoleDefinitionId",
             "UnsupportedApiVersionForRoleDefinitionHasDataActions",
         ],
-        Permanent,
+        Invalid,
         "The role definition or role assignment is invalid.",
         "correct the value in the message: an id, an action, a condition or a scope",
     ),
@@ -185,44 +185,44 @@ const AUTHORIZATION_ROWS: &[Row] = &[
 const REQUEST_ROWS: &[Row] = &[
     Row::new(
         &["RequestDisallowedByPolicy", "PolicyViolation"],
-        Permanent,
+        Denied,
         "A policy of the subscription or of a management group denies the resource.",
         "change the resource as the policy in the message requires, or request an exemption from the policy: no role \
          permits it",
     ),
     Row::new(
         &["RequestDisallowedByAzure"],
-        Permanent,
+        Denied,
         "Azure itself denies the resource, for example in the region.",
         "choose another region, or ask Azure support: no role permits it",
     ),
     Row::new(
         &["ScopeLocked"],
-        Permanent,
+        Denied,
         "A management lock protects the resource or a scope above it.",
         "remove the lock in the message, if the change is wanted: no role permits it",
     ),
     Row::new(
         &["ReadOnlyDisabledSubscription"],
-        Permanent,
+        Denied,
         "The subscription is disabled.",
         "enable the subscription, or use another one",
     ),
     Row::new(
         &["SubscriptionNotFound", "InvalidSubscriptionId"],
-        Permanent,
+        Invalid,
         "The tenant of the token has no such subscription. Azure checks this before any permission.",
         "check the subscription id, and that the token's tenant is the subscription's",
     ),
     Row::new(
         &["MissingSubscriptionRegistration", "SubscriptionNotRegistered"],
-        Permanent,
+        Denied,
         "The resource provider is not registered in the subscription.",
         "register the resource provider with `az provider register --namespace`",
     ),
     Row::new(
         &["ResourceGroupNotFound", "ResourceNotFound", "NotFound", "LockNotFound"],
-        Permanent,
+        Invalid,
         "There is no such resource. The identity has the permission to read it.",
         "check the names in the id: the identity has the permission",
     ),
@@ -234,13 +234,13 @@ const REQUEST_ROWS: &[Row] = &[
     ),
     Row::new(
         &["MissingApiVersionParameter"],
-        Permanent,
+        Invalid,
         "The URL has no API version.",
         "add ?api-version=... to the URL",
     ),
     Row::new(
         &["InvalidApiVersionParameter", "NoRegisteredProviderFound"],
-        Permanent,
+        Invalid,
         "The resource type does not have the API version, in this region or at all.",
         "use an API version that the message names",
     ),
@@ -252,37 +252,37 @@ const REQUEST_ROWS: &[Row] = &[
             "InvalidResourceName",
             "InvalidResourceGroup",
         ],
-        Permanent,
+        Invalid,
         "The id or name of the resource is invalid.",
         "correct the name, the type or the id in the message",
     ),
     Row::new(
         &["LocationRequired"],
-        Permanent,
+        Invalid,
         "The resource has no region.",
         "name the region of the resource",
     ),
     Row::new(
         &["LocationNotAvailableForResourceGroup", "LocationNotAvailableForResourceType"],
-        Permanent,
+        Invalid,
         "The region does not exist, or does not offer the resource type.",
         "choose a region that the message names",
     ),
     Row::new(
         &["InvalidResourceGroupLocation", "InvalidResourceLocation"],
-        Permanent,
+        Invalid,
         "The resource exists in another region.",
         "use the region of the existing resource, or choose another name",
     ),
     Row::new(
         &["TooManyTags", "InvalidTagName", "InvalidTagNameCharacters", "InvalidTagValueLength"],
-        Permanent,
+        Invalid,
         "The tags of the resource are invalid.",
         "correct the tags: at most 50, with names of at most 512 and values of at most 256 characters",
     ),
     Row::new(
         &["InvalidLockLevel"],
-        Permanent,
+        Invalid,
         "The level of the management lock is invalid.",
         "use the level `CanNotDelete` or `ReadOnly`",
     ),
@@ -296,25 +296,25 @@ const REQUEST_ROWS: &[Row] = &[
             "InvalidRequestFormat",
             "InvalidTemplate",
         ],
-        Permanent,
+        Invalid,
         "Azure does not accept a value of the request, which the message names.",
         "correct the value in the message",
     ),
     Row::new(
         &["NotImplemented"],
-        Permanent,
+        Invalid,
         "The resource provider does not have the operation.",
         "use another operation or API version",
     ),
     Row::new(
         &["PropertyChangeNotAllowed"],
-        Permanent,
+        Invalid,
         "The property in the message cannot change after the resource was created.",
         "restore the earlier value, or delete the resource and create it again",
     ),
     Row::new(
         &["Conflict"],
-        Permanent,
+        Denied,
         "The request conflicts with the state of the resource.",
         "compare the state of the resource with the message, which names the conflict",
     ),
@@ -365,7 +365,7 @@ const OPERATION_ROWS: &[Row] = &[
     ),
     Row::new(
         &["OperationNotFound"],
-        Permanent,
+        Invalid,
         "Azure does not know the long-running operation any more.",
         "run the command again: it reads the state of the resource",
     ),

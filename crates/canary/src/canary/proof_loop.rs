@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use azure_core::credentials::TokenCredential as _;
 use lanyard_azure::AuthenticatedClient;
+use lanyard_clock::period_with_jitter;
 use lanyard_credential::KeyHealth;
 use lanyard_vocabulary::Hop;
 use tokio::sync::mpsc;
@@ -13,7 +14,6 @@ use super::probe_task::ProbeReport;
 use super::{CanaryDependencies, CanarySettings, IdentityReporter};
 use crate::call::{CallOutcome, GrantedCall};
 use crate::credential::WatchedCredential;
-use crate::delays::with_jitter;
 use crate::metrics::CallResult;
 use crate::proof_error::{ProofError, ProofErrorKind};
 use crate::timeout::with_timeout;
@@ -75,7 +75,7 @@ impl ProofLoop {
             self.prove_once(reporter).await;
             reporter.publish_facts();
             let mut pause =
-                self.dependencies.clock.sleep(with_jitter(self.interval, fastrand::f64()));
+                self.dependencies.clock.sleep(period_with_jitter(self.interval, fastrand::f64()));
             loop {
                 tokio::select! {
                     () = &mut pause => break,
@@ -152,7 +152,8 @@ impl ProofLoop {
         result.unwrap_or_else(|| Err(ProofError::timed_out("Entra", TOKEN_TIMEOUT)))?;
         if is_due {
             self.proven_generation = Some(generation);
-            self.token_due = now.saturating_add(with_jitter(self.token_interval, fastrand::f64()));
+            self.token_due =
+                now.saturating_add(period_with_jitter(self.token_interval, fastrand::f64()));
         }
         self.key_refusal().map_or(Ok(()), Err)
     }

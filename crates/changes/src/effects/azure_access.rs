@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use lanyard_azure::{
-    ArmBody as _, ArmClient, ArmRequest, AzureCallError, ErrorClass, OperationError,
-    OperationStart, PollPolicy, PrivateDnsLinkBody, ResourceGroupBody, RoleAssignmentBody,
+    ArmBody as _, ArmClient, ArmRequest, AzureCallError, OperationError, OperationStart,
+    PollPolicy, PrivateDnsLinkBody, ResourceGroupBody, RoleAssignmentBody,
 };
 use lanyard_clock::{RetryClass, SharedClock};
 use serde_json::Value;
@@ -234,14 +234,7 @@ impl From<AzureCallError> for EffectError {
 
 impl From<OperationError> for EffectError {
     fn from(error: OperationError) -> Self {
-        let class = match error.class() {
-            ErrorClass::Transient => RetryClass::Transient,
-            ErrorClass::Throttled { pause } => RetryClass::Throttled { after: pause },
-            ErrorClass::Busy => RetryClass::Busy,
-            ErrorClass::Propagating => RetryClass::Propagating,
-            ErrorClass::PreconditionFailed => RetryClass::PreconditionFailed,
-            ErrorClass::Permanent => RetryClass::Denied,
-        };
+        let class = error.class();
         let cause = match &error {
             OperationError::Failed { code, .. } if code == "Conflict" => {
                 EffectErrorCause::Conflict { after_accepting: true }

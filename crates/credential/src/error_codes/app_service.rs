@@ -3,10 +3,10 @@
 use lanyard_clock::{ErrorCodeGroup, ErrorCodeTable};
 
 use super::{IDENTITY_NOT_FOUND, NO_MANAGED_IDENTITY_FOUND, Row, THROTTLED};
-use lanyard_clock::RetryClass::{self, Denied, Transient};
+use lanyard_clock::RetryClass::{Denied, Transient};
 
 /// The errors of the identity endpoint of App Service, Functions and Container Apps. Most have no code.
-pub static APP_SERVICE: ErrorCodeTable<RetryClass> = ErrorCodeTable {
+pub static APP_SERVICE: ErrorCodeTable = ErrorCodeTable {
     service: "the identity endpoint of App Service",
     groups: &[ErrorCodeGroup {
         source: "https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference",

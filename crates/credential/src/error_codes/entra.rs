@@ -3,11 +3,11 @@
 use lanyard_clock::{ErrorCodeGroup, ErrorCodeTable};
 
 use super::{Row, THROTTLED};
-use lanyard_clock::RetryClass::{self, Denied, Invalid, Transient};
+use lanyard_clock::RetryClass::{Denied, Invalid, Transient};
 
 /// The error codes of Entra ID's token endpoint: the AADSTS codes, and the words of OAuth 2.0 for replies without
 /// such a code.
-pub static ENTRA: ErrorCodeTable<RetryClass> = ErrorCodeTable {
+pub static ENTRA: ErrorCodeTable = ErrorCodeTable {
     service: "Entra ID",
     groups: &[
         ErrorCodeGroup {

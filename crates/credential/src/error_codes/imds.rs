@@ -3,10 +3,10 @@
 use lanyard_clock::{ErrorCodeGroup, ErrorCodeTable};
 
 use super::{IDENTITY_NOT_FOUND, Row, THROTTLED};
-use lanyard_clock::RetryClass::{self, Denied, Transient};
+use lanyard_clock::RetryClass::{Denied, Transient};
 
 /// The error codes of the token endpoint of the Azure Instance Metadata Service (IMDS).
-pub static IMDS: ErrorCodeTable<RetryClass> = ErrorCodeTable {
+pub static IMDS: ErrorCodeTable = ErrorCodeTable {
     service: "the Azure Instance Metadata Service",
     groups: &[ErrorCodeGroup {
         source: "https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token#error-handling",

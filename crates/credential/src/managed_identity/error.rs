@@ -85,7 +85,7 @@ impl ManagedIdentityError {
     }
 
     /// The error codes of the endpoint.
-    const fn table(&self) -> &'static ErrorCodeTable<RetryClass> {
+    const fn table(&self) -> &'static ErrorCodeTable {
         match self.kind {
             ManagedIdentityEndpointKind::Imds => &IMDS,
             ManagedIdentityEndpointKind::AppService => &APP_SERVICE,

@@ -6,8 +6,8 @@ use azure_core::error::ErrorKind;
 use azure_core::http::headers::{AUTHORIZATION, HeaderName, Headers};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request, StatusCode, Transport};
 use lanyard_azure::{ThrottleCause, ThrottledError};
-use lanyard_clock::ErrorHint as _;
-use lanyard_credential::{RetryClass, TokenError};
+use lanyard_clock::{ErrorHint as _, RetryClass};
+use lanyard_credential::TokenError;
 use lanyard_vocabulary::{Cloud, Hop};
 
 use super::*;
@@ -286,7 +286,7 @@ async fn error_statuses_map_to_errors_with_code_and_hint() {
          Denied | look up",
         "the vault failed: 503 | Transient | wait ",
         "the vault responded with an unexpected status: 302 (<html>captive portal</html>) | \
-         Transient | check that",
+         Denied | check that",
     ];
     assert_eq!(described, expected);
 }

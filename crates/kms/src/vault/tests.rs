@@ -3,7 +3,7 @@ use azure_core::http::headers::{AUTHORIZATION, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, StatusCode};
 use azure_core::time::OffsetDateTime;
 use lanyard_azure::{AzureTransportSettings, RetryPolicy};
-use lanyard_clock::{ErrorHint as _, SystemClock};
+use lanyard_clock::{ErrorHint as _, RetryClass, SystemClock};
 use parking_lot::Mutex;
 
 use super::*;
@@ -35,7 +35,7 @@ fn key_result_keeps_fields_and_hides_value() {
 fn too_large_reply_is_not_requested_again() {
     let source = azure_core::Error::new(ErrorKind::Other, ReplyTooLarge { limit: 8 });
     let error = transport_error(source);
-    assert_eq!((error.label(), error.retry_delay()), ("malformed", None));
+    assert_eq!((error.label(), error.retry_class()), ("malformed", RetryClass::Denied));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn each_error_status_has_label_and_hint() {
         let found = error.hint().unwrap();
         assert!(found.contains(hint), "{status} {body}: {found}");
         let passes = matches!(status, 408 | 429 | 503);
-        assert_eq!(error.retry_delay().is_some(), passes, "{status}");
+        assert_eq!(error.retry_class().is_temporary(), passes, "{status}");
     }
     let text = parse_example_reply(403, FORBIDDEN[1]).unwrap_err().to_string();
     assert_eq!(text, "the key cannot be used: 403 KeyDisabled: m");
@@ -73,7 +73,8 @@ fn each_error_status_has_label_and_hint() {
 #[test]
 fn retry_after_of_vault_is_kept() {
     let error = parse_example_reply(429, "").unwrap_err();
-    assert_eq!(error.retry_delay(), Some(std::time::Duration::from_secs(7)));
+    let after = Some(std::time::Duration::from_secs(7));
+    assert_eq!(error.retry_class(), RetryClass::Throttled { after });
 }
 
 /// Gives each request the same reply, and records the requests.

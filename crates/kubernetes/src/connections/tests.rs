@@ -102,7 +102,11 @@ async fn retry_after_header_reaches_the_error() {
         let request = http::Request::get(path).body(Vec::new()).unwrap();
         let error = connections.for_calls().request_text(request).await.unwrap_err();
         let error = crate::ApiError::of(&error, "read x");
-        assert_eq!(error.retry_after(), seconds.map(Duration::from_secs), "{error}");
+        assert_eq!(
+            error.retry_class().requested_delay(),
+            seconds.map(Duration::from_secs),
+            "{error}"
+        );
         let text = error.to_string();
         assert!(text.contains(message) && text.contains(&status.to_string()), "{text}");
     }

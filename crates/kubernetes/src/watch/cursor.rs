@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::call::{ApiError, backoff};
+use lanyard_clock::Backoff;
+
+use crate::call::ApiError;
 
 /// The state of a watch: resource version, consecutive failures and refusals.
 #[derive(Debug, Default)]
@@ -97,7 +99,7 @@ impl WatchCursor {
                 if had_events || !is_short {
                     self.failures = 0;
                 }
-                if is_short { self.backoff_delay(MAX_DELAY, chance) } else { Duration::ZERO }
+                if is_short { self.delay(BACKOFF, chance) } else { Duration::ZERO }
             }
             WatchOutcome::Failed { error, version, duration: lasted, had_events } => {
                 let is_list = version.is_none();
@@ -111,17 +113,17 @@ impl WatchCursor {
                 if lasted >= MIN_HEALTHY_WATCH || (had_events && !needs_list) {
                     self.failures = 0;
                 }
-                let passes = error.is_transient() || error.is_expired();
-                let longest = if passes { MAX_DELAY } else { MAX_REFUSED_DELAY };
-                let pause = self.backoff_delay(longest, chance);
-                error.retry_after().map_or(pause, |asked| asked.max(pause))
+                let class = error.retry_class();
+                let passes = class.is_temporary() || error.is_expired();
+                let pause = self.delay(if passes { BACKOFF } else { REFUSED_BACKOFF }, chance);
+                class.requested_delay().map_or(pause, |asked| asked.max(pause))
             }
         }
     }
 
-    fn backoff_delay(&mut self, longest: Duration, chance: f64) -> Duration {
+    fn delay(&mut self, backoff: Backoff, chance: f64) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        backoff(self.failures, MIN_DELAY, longest, chance)
+        backoff.delay_with_jitter(self.failures, chance)
     }
 }
 
@@ -141,9 +143,9 @@ impl RefusalCount {
 /// A watch that ends sooner than this did not end by its timeout.
 const MIN_HEALTHY_WATCH: Duration = Duration::from_secs(5);
 const MIN_DELAY: Duration = Duration::from_millis(200);
-const MAX_DELAY: Duration = Duration::from_secs(10);
-/// The longest delay after a refusal: a CRD may be installed and a permission granted at any time.
-const MAX_REFUSED_DELAY: Duration = Duration::from_mins(1);
+const BACKOFF: Backoff = Backoff::new(MIN_DELAY, Duration::from_secs(10));
+/// The back-off after a refusal: a CRD may be installed and a permission granted at any time.
+const REFUSED_BACKOFF: Backoff = Backoff::new(MIN_DELAY, Duration::from_mins(1));
 
 #[cfg(test)]
 mod tests;

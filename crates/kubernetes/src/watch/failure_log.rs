@@ -27,7 +27,7 @@ impl LoggedFailure {
 
 impl WatchFailureKind {
     fn of(error: &ApiError, is_list: bool) -> Self {
-        if error.is_transient() {
+        if error.retry_class().is_temporary() {
             return Self::Transient;
         }
         let status = match error {

@@ -135,7 +135,7 @@ impl From<&InvalidPublishRequest> for PublishFailure {
             message: refused.to_string(),
             hint: refused.hint().unwrap_or_default().into_owned(),
             grpc: tonic::Code::InvalidArgument,
-            retry: lanyard_keyvault::RetryClass::Invalid,
+            retry: lanyard_clock::RetryClass::Invalid,
             suppressed_for: None,
             provider: None,
         }

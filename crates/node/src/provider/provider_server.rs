@@ -20,13 +20,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http_body_util::BodyExt;
-use lanyard_clock::SharedClock;
+use lanyard_clock::{RetryClass, SharedClock};
 use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProvider;
 use lanyard_grpc::provider::{
     File, MountRequest, MountResponse, ObjectVersion as WireVersion, VersionRequest,
     VersionResponse,
 };
-use lanyard_keyvault::RetryClass;
 use lanyard_provider::{Provider, ProviderError, ProviderRequest, ProviderResponse};
 use lanyard_vocabulary::{OutcomeCode, RecoveryMode};
 use parking_lot::Mutex;
@@ -236,7 +235,7 @@ const fn grpc_code(error: &ProviderError) -> Code {
             }
             _ => Code::FailedPrecondition,
         },
-        // Retry classes that are added later count as transient.
+        // The error may pass by itself.
         _ => match error.code {
             OutcomeCode::VolumeMemoryExhausted => Code::ResourceExhausted,
             _ => Code::Unavailable,

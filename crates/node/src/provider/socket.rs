@@ -44,10 +44,8 @@ pub(crate) const PROTOCOL: &str = "v1alpha1";
 
 /// The maximum number of attempts while a provider is unavailable.
 const MAX_ATTEMPTS: u32 = 3;
-/// The pause after the first attempt; each later pause is a tenth longer.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The maximum pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The pause between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The deadline of a call with all attempts. It is below the publisher's fetch deadline (100 s), so that the
 /// error names the provider.
 const CALL_DEADLINE: Duration = Duration::from_secs(90);
@@ -133,7 +131,6 @@ impl SocketProviders {
         request: &MountRequest,
         largest: usize,
     ) -> Result<MountResponse, call_error::ProviderCallError> {
-        let mut pause = FIRST_PAUSE;
         let mut attempt = 1;
         loop {
             let channel = self.channel(name).await?;
@@ -147,8 +144,7 @@ impl SocketProviders {
                 return Err(call_error::ProviderCallError::Status { status, attempts: attempt });
             }
             self.channels.lock().remove(name);
-            self.clock.sleep(pause).await;
-            pause = (pause * 11 / 10).min(LONGEST_PAUSE);
+            self.clock.sleep(RETRY_PAUSE).await;
             attempt += 1;
         }
     }

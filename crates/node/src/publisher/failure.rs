@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_clock::ErrorHint as _;
-use lanyard_keyvault::{RetryClass, VolumePod};
+use lanyard_clock::{ErrorHint as _, RetryClass};
+use lanyard_keyvault::VolumePod;
 use lanyard_provider::{ClassError, ProviderError};
 use lanyard_vocabulary::{OutcomeCode, RecoveryMode, format_error_chain};
 use lanyard_volume::PublishError;

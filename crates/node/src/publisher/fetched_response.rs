@@ -148,7 +148,7 @@ impl ContentRecord {
         match stale.as_ref().map(|stale| stale.fetch_error.suppressed_for) {
             Some(Some(pause)) => history.record_suppressed(started_at, pause),
             Some(None) => {
-                history.record_failure(started_at, lanyard_keyvault::RetryClass::Transient);
+                history.record_failure(started_at, lanyard_clock::RetryClass::Transient);
             }
             None => history.record_success(started_at, &policy, accepted_older),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_keyvault::RetryClass;
+use lanyard_clock::{Backoff, RetryClass};
 use lanyard_provider::PollInterval;
 
 use super::poll_wait::MIN_GAP;
@@ -18,20 +18,10 @@ pub(super) fn backoff_after_failures(
     failures: u32,
     retry: RetryClass,
 ) -> Duration {
-    let longest = interval.duration();
-    let (first, asked) = match retry {
-        RetryClass::Invalid | RetryClass::Denied => (interval.min_wait(), None),
-        RetryClass::Throttled { after } => (MIN_GAP, after),
-        // Transient. Unknown retry classes are treated as transient.
-        _ => (MIN_GAP, None),
-    };
-    let doublings = failures.saturating_sub(1).min(MAX_DOUBLINGS);
-    let backoff = first.saturating_mul(1 << doublings).min(longest);
-    backoff.max(asked.unwrap_or_default())
+    let first = if retry.is_permanent() { interval.min_wait() } else { MIN_GAP };
+    let delay = Backoff::new(first, interval.duration()).delay(failures);
+    delay.max(retry.requested_delay().unwrap_or_default())
 }
-
-/// Ten seconds doubled 16 times exceed a week.
-const MAX_DOUBLINGS: u32 = 16;
 
 #[cfg(test)]
 mod tests {

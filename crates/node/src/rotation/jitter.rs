@@ -1,4 +1,7 @@
-//! Deterministic jitter.
+//! Deterministic jitter of polls.
+//!
+//! It is not that of [`lanyard_clock`], which shortens delays. A poll must not be sooner, because shared reads and the
+//! pauses of a vault count on the whole wait, and may be later only by the documented tenth or fifth.
 
 use std::time::Duration;
 

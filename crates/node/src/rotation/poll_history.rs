@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lanyard_keyvault::RetryClass;
+use lanyard_clock::RetryClass;
 use lanyard_provider::{OlderVersion, PollInterval, RefreshRequest, RotationPolicy};
 use serde::{Deserialize, Serialize};
 

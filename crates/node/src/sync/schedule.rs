@@ -1,8 +1,9 @@
 //! Schedules reconciles. Pure.
 
-use lanyard_kubernetes::backoff;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use lanyard_clock::{Backoff, period_with_jitter};
 
 /// The namespace and name of a pod status.
 pub(super) type PodStatusKey = (String, String);
@@ -73,7 +74,7 @@ impl SecretSyncSchedule {
         let Some(item) = self.finish_attempt(attempt) else { return };
         item.failures = 0;
         if !item.changed_since_start {
-            item.due = now + backoff(1, RECONCILE_INTERVAL, RECONCILE_INTERVAL, chance / 4.0);
+            item.due = now + period_with_jitter(RECONCILE_INTERVAL, chance);
         }
     }
 
@@ -88,7 +89,7 @@ impl SecretSyncSchedule {
         let Some(item) = self.finish_attempt(attempt) else { return 0 };
         item.failures = item.failures.saturating_add(1);
         if !item.changed_since_start {
-            item.due = now + backoff(item.failures, FIRST_RETRY, RECONCILE_INTERVAL, chance);
+            item.due = now + BACKOFF.delay_with_jitter(item.failures, chance);
         }
         item.failures
     }
@@ -108,7 +109,7 @@ impl SecretSyncSchedule {
 }
 
 const RECONCILE_INTERVAL: Duration = Duration::from_mins(5);
-const FIRST_RETRY: Duration = Duration::from_secs(5);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), RECONCILE_INTERVAL);
 
 #[cfg(test)]
 mod tests {

@@ -189,7 +189,7 @@ impl SecretSyncError {
                 true
             }
             Self::ReadPod(error) | Self::ApplySecret(SecretApplyError::Api(error)) => {
-                error.is_transient()
+                error.retry_class().is_temporary()
             }
             Self::InvalidSecretObject { .. }
             | Self::ApplySecret(SecretApplyError::TypeMismatch { .. }) => false,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
 
-use lanyard_kubernetes::backoff;
+use lanyard_clock::{Backoff, period_with_jitter, requested_delay_with_jitter};
 
 /// Schedules reconciliations of many keys. No key runs twice at the same time, and the key that has been
 /// due longest runs first.
@@ -209,12 +209,11 @@ fn requeue_delay(requeue: Requeue, failures: u32, chance: f64) -> Duration {
     match requeue {
         Requeue::Now => Duration::ZERO,
         Requeue::At(pause) => pause.max(MIN_AT_DELAY),
-        Requeue::After(pause) => backoff(1, pause, pause, chance / 4.0),
-        Requeue::RetrySoon => backoff(failures, MIN_SOON_DELAY, MAX_SOON_DELAY, chance),
-        // Never sooner than requested, with jitter added.
-        Requeue::RetryAfter(pause) => pause.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 4.0),
-        Requeue::RetrySlowly => backoff(failures, MIN_SLOW_DELAY, MAX_SLOW_DELAY, chance),
-        Requeue::OnChange => backoff(1, ON_CHANGE_RECHECK, ON_CHANGE_RECHECK, chance / 4.0),
+        Requeue::After(pause) => period_with_jitter(pause, chance),
+        Requeue::RetrySoon => SOON_BACKOFF.delay_with_jitter(failures, chance),
+        Requeue::RetryAfter(pause) => requested_delay_with_jitter(pause, chance),
+        Requeue::RetrySlowly => SLOW_BACKOFF.delay_with_jitter(failures, chance),
+        Requeue::OnChange => period_with_jitter(ON_CHANGE_RECHECK, chance),
     }
 }
 
@@ -225,10 +224,8 @@ const RECONCILE_SPACING: Duration = Duration::from_millis(500);
 /// Status times are whole seconds, so a time has passed only when the next second begins.
 const MIN_AT_DELAY: Duration = Duration::from_secs(1);
 /// The back-off limits of HyperShift's controllers.
-const MIN_SOON_DELAY: Duration = Duration::from_secs(1);
-const MAX_SOON_DELAY: Duration = Duration::from_secs(10);
-const MIN_SLOW_DELAY: Duration = Duration::from_secs(30);
-const MAX_SLOW_DELAY: Duration = Duration::from_mins(10);
+const SOON_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+const SLOW_BACKOFF: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(10));
 /// The delay of a related change after a failed reconciliation.
 const RELATED_CHANGE_DELAY: Duration = Duration::from_secs(5);
 const ON_CHANGE_RECHECK: Duration = Duration::from_hours(1);

@@ -197,7 +197,7 @@ async fn key_is_not_promoted_before_configuration_is_readable() {
     assert!((6..=9).contains(&tries), "{tries} tries in a minute, each after seven seconds");
     fixture.server.clear_injection();
     let is_promoted = || key_record(&fixture)["history"][0]["state"] == "WritePromote";
-    // The requested delay, and up to a quarter more.
+    // The requested delay, and up to an eighth more.
     fixture.advance_until("the key is promoted", 9 * SECOND, is_promoted).await;
 }
 

@@ -1,10 +1,10 @@
 use lanyard_api::SecretProviderClass;
 use lanyard_azure::RequestRate;
-use lanyard_clock::Clock as _;
+use lanyard_clock::{Clock as _, RetryClass};
 use lanyard_keyvault::testing::{
     FakeAzure, FakeAzureFailure, FakeAzureService, workload_credentials,
 };
-use lanyard_keyvault::{NodeVaultSettings, PodCredentials, RetryClass, StaleCache, VolumePod};
+use lanyard_keyvault::{NodeVaultSettings, PodCredentials, StaleCache, VolumePod};
 use lanyard_vocabulary::RecoveryMode;
 
 use super::*;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_api::SecretProviderClass;
-use lanyard_clock::{ErrorHint as _, SharedClock};
+use lanyard_clock::{Backoff, ErrorHint as _, SharedClock};
 use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_node::{
     KubeClassCache, KubeClassCacheSettings, KubeReporter, KubeReporterSettings, MeteredReporter,
@@ -97,13 +97,13 @@ pub(super) fn count_notices_only(
 /// Opens the readiness gate after the first successful list of classes. The gate stays open, because mounted
 /// volumes do not need the API.
 pub(super) async fn wait_for_api(api: NodeKubernetesApi, gate: ReadinessGate, clock: SharedClock) {
-    let mut pause = FIRST_RETRY_PAUSE;
+    let mut failures = 0;
     while let Err(error) = api.probe().await {
         let problem = format_error_chain(&error);
         tracing::warn!(hint = error.hint().as_deref(), "{problem}; trying again");
         gate.close(problem);
-        clock.sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_RETRY_PAUSE);
+        failures += 1;
+        clock.sleep(BACKOFF.delay(failures)).await;
     }
     gate.open();
 }
@@ -136,5 +136,4 @@ fn load_classes(path: &Path, may_be_empty: bool) -> Result<InMemoryClassSource, 
 
 const USER_AGENT: UserAgent =
     UserAgent::from_static(concat!("lanyard-node/", env!("CARGO_PKG_VERSION")));
-const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(15);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));

@@ -181,7 +181,7 @@ proptest! {
             pauses.push(cursor.record_outcome(end, chance));
         }
         // Jitter removes at most a half of each delay.
-        prop_assert!(pauses[6..].iter().all(|pause| *pause >= MAX_DELAY / 2), "{pauses:?}");
-        prop_assert!(pauses.iter().all(|pause| *pause <= MAX_REFUSED_DELAY));
+        prop_assert!(pauses[6..].iter().all(|pause| *pause >= BACKOFF.delay(u32::MAX) / 2), "{pauses:?}");
+        prop_assert!(pauses.iter().all(|pause| *pause <= REFUSED_BACKOFF.delay(u32::MAX)));
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use lanyard_clock::ErrorHint as _;
-use lanyard_kubernetes::{ApiError, ApiRetryPolicy, backoff};
+use lanyard_clock::{Backoff, ErrorHint as _};
+use lanyard_kubernetes::{ApiError, ApiRetryPolicy};
 
 use super::KubeClassCacheState;
 use super::bounded_class::BoundedClass;
@@ -41,7 +41,7 @@ pub(super) async fn watch_namespace(shared: Weak<KubeClassCacheState>, namespace
                     failures += 1;
                     log_watch_failure(&namespace, &stopped.error, failures);
                 }
-                let pause = backoff(failures.max(1), FIRST_PAUSE, LONGEST_PAUSE, fastrand::f64());
+                let pause = BACKOFF.delay_with_jitter(failures, fastrand::f64());
                 let sleep = shared.api.clock().sleep(pause);
                 drop(shared);
                 sleep.await;
@@ -226,4 +226,4 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// A shorter watch did not end by its timeout.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::new(FIRST_PAUSE, Duration::from_secs(30));

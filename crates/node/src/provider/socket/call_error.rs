@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use lanyard_keyvault::{PodCredentials, RetryClass};
+use lanyard_clock::RetryClass;
+use lanyard_keyvault::PodCredentials;
 use lanyard_provider::ProviderError;
 use lanyard_vocabulary::OutcomeCode;
 use tonic::{Code, Status};

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lanyard_api::SecretProviderClass;
-use lanyard_clock::{Clock, ManualClock};
+use lanyard_clock::{Clock, ManualClock, RetryClass};
 use lanyard_grpc::PrivateSocket;
 use lanyard_grpc::provider::csi_driver_provider_server::{
     CsiDriverProvider, CsiDriverProviderServer,
 };
 use lanyard_grpc::provider::{Error, File, ObjectVersion as WireVersion, VersionResponse};
-use lanyard_keyvault::{PodCredentials, ReadMemory, RetryClass, UnlimitedMemory, VolumePod};
+use lanyard_keyvault::{PodCredentials, ReadMemory, UnlimitedMemory, VolumePod};
 use lanyard_provider::Urgency;
 use lanyard_vocabulary::{OutcomeCode, format_error_chain};
 use proptest::prelude::*;
@@ -148,7 +148,7 @@ impl SocketProvidersFixture {
                 biased;
                 filled = &mut fill => return filled,
                 () = tokio::task::yield_now() => {
-                    if self.clock.time_until_next_deadline().is_some_and(|due| due <= LONGEST_PAUSE) {
+                    if self.clock.time_until_next_deadline().is_some_and(|due| due <= RETRY_PAUSE) {
                         self.clock.advance(self.clock.time_until_next_deadline().unwrap_or_default());
                     }
                 }
@@ -232,7 +232,7 @@ async fn unavailable_provider_is_called_three_times() {
     assert!(node.fetch_advancing_clock("mock").await.is_ok());
     assert_eq!(node.calls.load(Ordering::SeqCst), 3);
     let waited = node.clock.monotonic();
-    assert_eq!(waited, Duration::from_millis(2_100), "one second, and a tenth more");
+    assert_eq!(waited, 2 * RETRY_PAUSE);
 
     let mut node = SocketProvidersFixture::new();
     node.serve("first/mock.sock", |_, _| Err(Status::unavailable("planted-token down")));

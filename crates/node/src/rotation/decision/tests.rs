@@ -1,4 +1,4 @@
-use lanyard_keyvault::RetryClass;
+use lanyard_clock::RetryClass;
 use lanyard_provider::RotationPolicy;
 use proptest::prelude::*;
 

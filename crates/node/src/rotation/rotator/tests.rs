@@ -2,8 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lanyard_api::SecretProviderClass;
-use lanyard_clock::{Clock, ManualClock};
-use lanyard_keyvault::RetryClass;
+use lanyard_clock::{Clock, ManualClock, RetryClass};
 use lanyard_provider::{ClassError, RotationPolicy};
 use lanyard_vocabulary::OutcomeCode;
 use parking_lot::Mutex;
