@@ -121,12 +121,12 @@ impl SharedFileState {
         Arc::clone(self.state.borrow().current())
     }
 
-    /// Publishes the state after a decision, and reports the decision.
+    /// Publishes the state after a decision, and reports the decision. The observer of a new generation can
+    /// already use it, and is called before the receivers wake.
     fn publish(&self, state: LoaderState, decision: LoadDecision) -> ReloadOutcome {
-        let is_new_generation = matches!(decision, LoadDecision::Publish(_));
         self.state.send_if_modified(|shared| {
             *shared = state;
-            is_new_generation
+            false
         });
         let path = self.path.display();
         match decision {
@@ -134,6 +134,7 @@ impl SharedFileState {
                 let (number, not_before) = (generation.number(), generation.not_before());
                 tracing::info!(%path, number, %not_before, "credential loaded");
                 self.report_published(&generation);
+                self.state.send_modify(|_| ());
                 ReloadOutcome::Changed(number)
             }
             LoadDecision::Keep(reason) => self.report_kept(&reason),

@@ -353,3 +353,32 @@ async fn observer_is_called_once_per_version() {
     }
     assert_eq!(*received.0.lock(), ["published 1", "published 2", "older", "unusable"]);
 }
+
+/// Records the generation in use during each call, and whether its receivers are already notified.
+#[derive(Debug, Default)]
+struct PublishOrderObserver {
+    states: std::sync::OnceLock<watch::Receiver<LoaderState>>,
+    observed: parking_lot::Mutex<Vec<(u64, bool)>>,
+}
+
+impl LoadObserver for PublishOrderObserver {
+    fn generation_published(&self, _: &CredentialGeneration) {
+        let Some(states) = self.states.get() else { return };
+        let in_use = states.borrow().current().number();
+        self.observed.lock().push((in_use, states.has_changed().unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn observer_can_use_a_new_generation_before_receivers_are_notified() {
+    let volume = volume();
+    let received = Arc::new(PublishOrderObserver::default());
+    let observer: Arc<dyn LoadObserver> = Arc::<PublishOrderObserver>::clone(&received);
+    let options = CredentialFileOptions { observer: Some(observer), ..polling_only() };
+    let (file, _clock) = open_manual(&volume.path().join(NAME), options).await;
+    received.states.set(file.subscribe()).unwrap();
+    atomic_write(volume.path(), 2);
+    file.reload().await;
+    assert_eq!(*received.observed.lock(), [(2, false)]);
+    assert!(received.states.get().unwrap().has_changed().unwrap());
+}

@@ -18,10 +18,10 @@ use crate::token::request::TokenKey;
 
 /// Starts the task that handles rotations of the engine's file. It ends with the engine.
 pub(super) fn spawn_rotation_task(engine: &Arc<TokenEngine<CertificateSource>>) {
-    let rotations = engine.source().file().subscribe();
-    let generation = Arc::clone(rotations.borrow().current());
+    let states = engine.source().file().subscribe();
+    let generation = Arc::clone(states.borrow().current());
     let rotation = KeyRotationTask { engine: Arc::downgrade(engine), generation };
-    drop(tokio::spawn(rotation.run(rotations)));
+    drop(tokio::spawn(rotation.run(states)));
 }
 
 struct KeyRotationTask {
@@ -31,28 +31,31 @@ struct KeyRotationTask {
 }
 
 impl KeyRotationTask {
-    async fn run(mut self, mut rotations: watch::Receiver<LoaderState>) {
+    async fn run(mut self, mut states: watch::Receiver<LoaderState>) {
+        let mut held = Vec::new();
         loop {
-            let generation = Arc::clone(rotations.borrow_and_update().current());
-            let held = self.apply_generation(generation);
-            let trial = pin!(self.try_new_key(held));
-            let changed = match select(pin!(rotations.changed()), trial).await {
-                Either::Left((changed, _)) => changed,
-                Either::Right(((), changed)) => changed.await,
+            let generation = {
+                let next = pin!(next_generation(&mut states, self.generation.number()));
+                let trial = pin!(self.try_new_key(held));
+                match select(next, trial).await {
+                    Either::Left((next, _)) => next,
+                    Either::Right(((), next)) => next.await,
+                }
             };
             // The test of a replaced key ends here; requests in flight still complete.
-            if changed.is_err() {
+            let (Some(generation), Some(engine)) = (generation, self.engine.upgrade()) else {
                 return;
-            }
+            };
+            held = self.apply_generation(&engine, generation);
         }
     }
 
     /// Applies a new generation and returns the keys of the tokens to renew.
-    fn apply_generation(&mut self, generation: Arc<CredentialGeneration>) -> Vec<TokenKey> {
-        let Some(engine) = self.engine.upgrade() else { return Vec::new() };
-        if generation.number() == self.generation.number() {
-            return Vec::new();
-        }
+    fn apply_generation(
+        &mut self,
+        engine: &TokenEngine<CertificateSource>,
+        generation: Arc<CredentialGeneration>,
+    ) -> Vec<TokenKey> {
         let held = engine.cached_keys();
         let number = generation.number();
         if generation.is_same_identity(&self.generation) {
@@ -110,6 +113,15 @@ impl KeyRotationTask {
         );
         error.retry_class().is_temporary().then_some(key)
     }
+}
+
+/// Waits for a generation after number `current`. `None` if the file is no longer followed.
+async fn next_generation(
+    states: &mut watch::Receiver<LoaderState>,
+    current: u64,
+) -> Option<Arc<CredentialGeneration>> {
+    let state = states.wait_for(|state| state.current().number() > current).await.ok()?;
+    Some(Arc::clone(state.current()))
 }
 
 /// The number of scopes to request at once: a host with many scopes must neither delay the verdict on the key
