@@ -164,7 +164,7 @@ impl FederatedIdentity<'_> {
 
 #[cfg(test)]
 mod tests {
-    use lanyard_changes::AzureGraph;
+    use lanyard_changes::{AzureGraph, EffectUsage};
 
     use super::*;
 
@@ -190,7 +190,10 @@ mod tests {
             let count = |pattern: fn(&AzureEffect) -> bool| {
                 graph.resources().iter().filter(|it| pattern(&it.effect)).count()
             };
-            assert_eq!(count(|it| matches!(it, AzureEffect::Arm(_))), identities);
+            let is_identity = |it: &AzureEffect| {
+                matches!(it, AzureEffect::Arm(resource) if resource.usage == EffectUsage::Own)
+            };
+            assert_eq!(count(is_identity), identities);
             let is_credential =
                 |it: &AzureEffect| matches!(it, AzureEffect::FederatedCredential(_));
             assert_eq!(count(is_credential), credentials);
