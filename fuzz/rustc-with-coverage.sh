@@ -3,7 +3,7 @@
 # `RUSTC_WORKSPACE_WRAPPER`, with the compiler first. Dependencies are compiled as in every other build.
 case " $* " in
   # The key derivation of PKCS#12 is generic, so this crate contains it. It is optimized, because the targets limit it
-  # to a second. Optimization would end the checks for overflow. Assertions stay off: those of slices are slow.
+  # to three seconds. Optimization would end the checks for overflow. Assertions stay off: those of slices are slow.
   *" --crate-name lanyard_credential "*) set -- "$@" -Copt-level=3 -Coverflow-checks=on ;;
 esac
 exec "$@" \
