@@ -67,6 +67,15 @@ impl CommandError {
         Self { exit: CommandExit::Unavailable, message: message.into(), hint: None }
     }
 
+    /// Shows the error of a library as it is: its causes and its hint.
+    pub(crate) fn of_library(
+        error: &(impl std::error::Error + ErrorHint),
+        is_invalid_input: bool,
+    ) -> Self {
+        let exit = if is_invalid_input { CommandExit::Invalid } else { CommandExit::Unavailable };
+        Self { exit, message: format_error_chain(error), hint: None }.with_hint_of(error)
+    }
+
     /// Whether the environment prevents the command.
     pub(crate) const fn is_unavailable(&self) -> bool {
         matches!(self.exit, CommandExit::Unavailable)
@@ -103,9 +112,7 @@ impl CommandError {
 #[cfg(feature = "up")]
 impl From<lanyard_emulator_session::SessionError> for CommandError {
     fn from(error: lanyard_emulator_session::SessionError) -> Self {
-        let exit =
-            if error.is_ambiguous() { CommandExit::Invalid } else { CommandExit::Unavailable };
-        Self { exit, message: format_error_chain(&error), hint: None }.with_hint_of(&error)
+        Self::of_library(&error, error.is_ambiguous())
     }
 }
 

@@ -35,6 +35,16 @@ pub struct KeptGroup {
     pub other_resources: Vec<String>,
 }
 
+/// A resource in a group that does not belong to the removal of the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnrecordedResource {
+    /// The resource group.
+    pub group: ResourceId,
+    /// The id of the resource, as Azure lists it. Names of some types contain characters that an id of lanyard's
+    /// resources cannot have, such as spaces.
+    pub id: String,
+}
+
 /// A resource to remove.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,20 +74,32 @@ impl DestroyPlan {
     /// assignments: an interrupted deletion of their group would otherwise leave assignments of principals that do not
     /// exist any more.
     pub fn new<A: EffectAccess>(recorded: &RecordedState, stacks: &[StackName]) -> Self {
-        Self::keeping::<A>(recorded, stacks, Vec::new())
+        Self::keeping::<A>(recorded, stacks, &[], |_, _| false)
     }
 
-    /// The resources of `stacks` that belong to lanyard, without groups that stay. What the stacks have in such a group
-    /// is removed one by one.
+    /// The resources of `stacks` that belong to lanyard, without the shared groups that contain one of `others`, which
+    /// the removal leaves. What the stacks have in such a group is removed one by one.
     pub fn keeping<A: EffectAccess>(
         recorded: &RecordedState,
         stacks: &[StackName],
-        kept_groups: Vec<KeptGroup>,
+        others: &[UnrecordedResource],
+        is_shared: impl Fn(&ResourceKey, &StackName) -> bool,
     ) -> Self {
-        let is_kept = |key: &ResourceKey| kept_groups.iter().any(|group| group.key == *key);
-        let ours = recorded.resources().filter(|(key, record)| {
-            record.ownership.is_ours() && stacks.contains(&record.stack) && !is_kept(key)
+        let is_removed = |record: &RecordedResource| {
+            record.ownership.is_ours() && stacks.contains(&record.stack)
+        };
+        let groups = recorded
+            .resources()
+            .filter(|(key, record)| is_removed(record) && is_shared(key, &record.stack));
+        let kept_groups = groups.filter_map(|(key, record)| {
+            let others = others.iter().filter(|other| other.group == record.id);
+            let other_resources: Vec<_> = others.map(|other| other.id.clone()).collect();
+            let (key, id) = (key.clone(), record.id.clone());
+            (!other_resources.is_empty()).then_some(KeptGroup { key, id, other_resources })
         });
+        let kept_groups: Vec<_> = kept_groups.collect();
+        let is_kept = |key: &ResourceKey| kept_groups.iter().any(|group| group.key == *key);
+        let ours = recorded.resources().filter(|(key, record)| is_removed(record) && !is_kept(key));
         let plan = Self::of_resources::<A>(&ours.collect(), &[]);
         Self { kept_groups, ..plan }
     }
@@ -305,8 +327,9 @@ mod tests {
             record(&mut state, key, path, Ownership::Created, needs);
         }
         let key = ResourceKey::new("group");
-        let kept = KeptGroup { key, id: id_of_group("G"), other_resources: vec!["x".to_owned()] };
-        let plan = DestroyPlan::keeping::<AzureAccess>(&state, &[INFRA], vec![kept]);
+        let other = UnrecordedResource { group: id_of_group("G"), id: "x".to_owned() };
+        let is_shared = |shared: &ResourceKey, _: &StackName| *shared == key;
+        let plan = DestroyPlan::keeping::<AzureAccess>(&state, &[INFRA], &[other], is_shared);
         let removed: Vec<_> = plan
             .resources
             .iter()

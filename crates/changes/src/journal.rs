@@ -17,6 +17,7 @@ mod location;
 mod lock;
 mod state;
 mod store;
+mod target;
 mod unfinished_run;
 
 use std::borrow::Cow;
@@ -38,6 +39,7 @@ pub use location::{JournalAccess, JournalLocation, open_directory};
 pub use lock::JournalLock;
 pub use state::RecordedState;
 pub use store::JournalStoreError;
+pub use target::{JournalEvent, JournalTarget};
 pub(crate) use unfinished_run::{RunChange, UndoAction};
 
 use self::lease::LeaseStatus;

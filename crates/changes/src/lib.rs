@@ -33,6 +33,7 @@ mod progress;
 mod property_diff;
 mod property_reference;
 mod recorded_resource;
+mod recorded_stacks;
 mod resource_error;
 mod resource_graph;
 mod resource_id;
@@ -42,6 +43,10 @@ mod roll_back_plan;
 mod run_context;
 mod run_progress;
 mod run_report;
+mod run_summary;
+mod stack_error;
+mod stack_rules;
+mod stack_target;
 mod step;
 mod unrecorded_resources;
 
@@ -49,7 +54,7 @@ pub use accepted_write::{AcceptedWrite, WaitLimits, WriteProgress};
 pub use apply::apply;
 pub use creation_evidence::{CreationEvidence, CreationMark};
 pub use destroy::destroy;
-pub use destroy_plan::{DestroyPlan, DestroyedResource, KeptGroup};
+pub use destroy_plan::{DestroyPlan, DestroyedResource, KeptGroup, UnrecordedResource};
 pub use effect::{Effect, EffectAccess, EffectUsage, EffectWriteError, UnknownValueError};
 pub use effect_error::{EffectError, EffectErrorCause};
 pub use effects::{
@@ -61,9 +66,9 @@ pub use import::{ImportResult, ImportedResource, import_resources};
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use journal::{
     ContainerAccess, Journal, JournalAccess, JournalCluster, JournalContainerError,
-    JournalContainerUrl, JournalDirectoryError, JournalError, JournalHolder, JournalLocation,
-    JournalLock, JournalStoreError, ParseJournalUrlError, RecordedState, RunCommand, StackRule,
-    open_directory,
+    JournalContainerUrl, JournalDirectoryError, JournalError, JournalEvent, JournalHolder,
+    JournalLocation, JournalLock, JournalStoreError, JournalTarget, ParseJournalUrlError,
+    RecordedState, RunCommand, StackRule, open_directory,
 };
 pub use live_read::{ReadError, read_live};
 pub use live_state::{LiveResource, LiveState};
@@ -78,12 +83,17 @@ pub use progress::{
 pub use property_diff::{PropertyDifference, property_differences};
 pub use property_reference::property_reference;
 pub use recorded_resource::{RecordedResource, WritePhase};
+pub use recorded_stacks::{PlannedRemoval, RecordedStacks, StackRemoval};
 pub use resource_error::ResourceError;
 pub use resource_graph::{DesiredResource, ResourceGraph, ResourceGraphError};
 pub use resource_id::ResourceId;
 pub use resource_key::{Ownership, ResourceKey, StackName};
 pub use roll_back::roll_back;
 pub use roll_back_plan::{NothingToRollBack, RestoredResource, RollBackPlan};
-pub use run_context::{RunContext, RunOptions};
+pub use run_context::{RunContext, RunOptions, RunSettings};
 pub use run_report::{ResourceOutcome, RunReport};
-pub use unrecorded_resources::{UnrecordedResource, find_unrecorded_resources};
+pub use run_summary::RunSummary;
+pub use stack_error::StackError;
+pub use stack_rules::StackRules;
+pub use stack_target::{CheckedPlan, LiveCheck, StackTarget, no_live_check};
+pub use unrecorded_resources::find_unrecorded_resources;

@@ -46,6 +46,32 @@ impl RunOptions {
     }
 }
 
+/// What a run needs beside its journal.
+#[derive(Debug, Clone, Copy)]
+pub struct RunSettings<'a> {
+    /// The names under which a service may record the signed-in identity as the creator of a resource.
+    pub caller: &'a [String],
+    /// The clock for pauses.
+    pub clock: &'a SharedClock,
+    /// Receives progress events.
+    pub progress: &'a dyn ProgressObserver,
+    /// How the run works.
+    pub options: RunOptions,
+}
+
+impl<'a> RunSettings<'a> {
+    /// The run with an open journal.
+    pub const fn context<A>(
+        self,
+        access: &'a A,
+        journal: &'a Journal,
+        tags: &'a OwnershipTags,
+    ) -> RunContext<'a, A> {
+        let Self { caller, clock, progress, options } = self;
+        RunContext { access, journal, tags, caller, clock, progress, options }
+    }
+}
+
 /// What a run needs.
 #[derive(Debug)]
 pub struct RunContext<'a, A> {

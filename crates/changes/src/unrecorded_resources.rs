@@ -1,21 +1,10 @@
 //! Resources that a removal would delete with their group, although the journal does not record them.
 
-use crate::destroy_plan::DestroyPlan;
+use crate::destroy_plan::{DestroyPlan, UnrecordedResource};
 use crate::effect::EffectAccess;
 use crate::effect_error::EffectError;
 use crate::ownership_evidence::OwnershipEvidence;
 use crate::ownership_tags::OwnershipTags;
-use crate::resource_id::ResourceId;
-
-/// A resource in a group that does not belong to the removal of the group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnrecordedResource {
-    /// The resource group.
-    pub group: ResourceId,
-    /// The id of the resource, as Azure lists it. Names of some types contain characters that an id of lanyard's
-    /// resources cannot have, such as spaces.
-    pub id: String,
-}
 
 /// Lists the resources that the deletion of the plan's groups would remove, although the plan does not contain them,
 /// or nothing shows that they belong to lanyard. A resource of another stack of the journal is one of them.

@@ -8,10 +8,14 @@
 mod aks_graph;
 mod azure_credentials_file;
 pub mod azure_name_rules;
+mod azure_subscription;
 mod caller_permissions;
 mod ccoctl_ownership;
 mod ccoctl_removal;
+mod cluster_configuration;
 mod cluster_identifiers;
+mod cluster_target;
+mod cluster_target_error;
 mod command_actions;
 mod component_identity_graph;
 mod cost;
@@ -23,6 +27,7 @@ mod existing_network;
 pub mod fuzzing;
 mod iam_graph;
 mod identity_files;
+mod identity_source;
 mod infra_graph;
 mod infra_output;
 mod infra_output_file;
@@ -55,14 +60,20 @@ pub use aks_graph::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resourc
 pub use azure_credentials_file::{
     AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
 };
+pub use azure_subscription::AzureSubscription;
 pub use caller_permissions::{
     RequiredAction, allows_action, missing_actions, missing_data_actions,
 };
 pub use ccoctl_ownership::CcoctlOwner;
 pub use ccoctl_removal::{CcoctlRemoval, CcoctlRemovalError, find_other_role_assignments};
+pub use cluster_configuration::{
+    ClusterConfiguration, ConfigurationError, DEFAULT_LOCATION, RawConfiguration, RawIam, RawInfra,
+};
 pub use cluster_identifiers::{
     BaseDomain, ClusterIdentifierError, ClusterIdentifiers, ClusterName, InvalidBaseDomainError,
 };
+pub use cluster_target::{ClusterTarget, recorded_stacks};
+pub use cluster_target_error::ClusterTargetError;
 pub use command_actions::{command_actions, read_actions, removal_actions};
 pub use component_identity_graph::{
     ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY,
@@ -81,6 +92,9 @@ pub use identity_files::{
     ControlPlaneIdentities, ControlPlaneIdentity, DataPlaneIdentities, IdentityFieldProblem,
     IdentityFileError, IdentityVault, LintNote, WorkloadIdentities,
 };
+pub use identity_source::{
+    IdentitySource, IdentitySourceError, read_identities, read_identity_file,
+};
 pub use infra_graph::{ExistingNetwork, InfraIds, InfraParameters, LegacyNames, infra_resources};
 pub use infra_output::{ClusterIdentities, infra_output};
 pub use infra_output_file::InfraOutput;
@@ -89,13 +103,11 @@ pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use kms_graph::{KmsParameters, kms_resources};
 pub use legacy_names::find_legacy_names;
 pub use listed_role_assignments::UnreadableRoleAssignment;
-pub use management_locks::{LockedResource, find_locked_deletions};
-pub use name_availability::check_names;
 pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use orphaned_assignments::{
     OrphanSearchError, OrphanedAssignment, delete_orphaned_assignment, find_orphaned_assignments,
 };
-pub use preflight::{PERMISSIONS_CHECK, check_plan};
+pub use preflight::PERMISSIONS_CHECK;
 pub use principal_lookup::{PrincipalLookupError, find_principals};
 pub use public_zone::{PublicZoneError, find_public_zone};
 pub use resource_names::{ClusterResourceNames, SUBNET_NAME};
@@ -107,7 +119,6 @@ pub use role_assignments::{
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
 pub use role_keys::plan_changes;
 pub use role_names::{RoleNameError, RoleNames};
-pub use shared_groups::removal_keeping_shared_groups;
 pub use sizing::{NODES_PER_EGRESS_ADDRESS, check_size, usable_addresses};
 pub use workload_identities::{
     DataPlaneIdentity, FederatedCredentialDefinition, OPENSHIFT_AUDIENCE,

@@ -13,13 +13,13 @@ use crate::quotas::readable;
 
 /// A resource whose write or deletion a management lock prevents.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockedResource {
+pub(crate) struct LockedResource {
     /// The id of the lock.
-    pub lock: String,
+    pub(crate) lock: String,
     /// The key of the resource.
-    pub key: ResourceKey,
+    pub(crate) key: ResourceKey,
     /// The id of the resource.
-    pub id: ArmResourceId,
+    pub(crate) id: ArmResourceId,
 }
 
 /// A planned write or deletion of one resource.
@@ -38,7 +38,7 @@ pub(crate) struct LockableWrite<'a> {
 /// # Errors
 ///
 /// The error of a list that failed for another reason than a missing permission.
-pub async fn find_locked_deletions(
+pub(crate) async fn find_locked_deletions(
     arm: &ArmClient,
     plan: &DestroyPlan,
 ) -> Result<Vec<LockedResource>, AzureCallError> {

@@ -32,7 +32,7 @@ struct NameAvailability {
 ///
 /// The error of a request that failed. A missing permission to check names is no error, nor is a provider that is not
 /// registered, which has a finding of its own.
-pub async fn check_names(
+pub(crate) async fn check_names(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     plan: &Plan,

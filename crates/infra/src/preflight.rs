@@ -26,7 +26,7 @@ pub const PERMISSIONS_CHECK: &str = "permissions";
 /// # Errors
 ///
 /// The error of a read that failed; a missing permission to read something is a finding instead.
-pub async fn check_plan(
+pub(crate) async fn check_plan(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     plan: &Plan,

@@ -11,6 +11,7 @@ use std::fmt;
 use lanyard_changes::PrincipalReference;
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, Component, InfraId, RoleDefinitionId, RoleScope};
+use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::workload_identities::DataPlaneIdentity;
@@ -21,7 +22,8 @@ pub const DEFAULT_ROLE_ASSIGNMENT_LIMIT: u32 = 4000;
 const ROLE_ASSIGNMENT_TYPE: &str = "Microsoft.Authorization/roleAssignments";
 
 /// The choice of roles and scopes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum RoleProfile {
     /// HyperShift's defaults: built-in roles at resource groups, and Contributor for the control plane operator
     /// and for Cluster API Provider Azure.

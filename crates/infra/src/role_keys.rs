@@ -1,7 +1,5 @@
 //! The role assignments of which several stay side by side, by their keys.
 
-use std::collections::BTreeSet;
-
 use lanyard_changes::{
     AzureGraph, LiveState, OwnershipTags, Plan, PrincipalReference, RecordedState, ResourceKey,
 };
@@ -33,6 +31,12 @@ pub(crate) fn lasting_role(key: &ResourceKey) -> Option<&'static str> {
         .find(is_role)
 }
 
+/// Whether the key is that of an earlier role that stays beside the one of its kind in the graph.
+pub(crate) fn stays_beside(key: &ResourceKey, graph: &AzureGraph) -> bool {
+    let kind = lasting_role(key);
+    kind.is_some() && graph.resources().iter().any(|it| lasting_role(&it.key) == kind)
+}
+
 /// Compares desired and live resources. An earlier role stays beside the one of its kind in the graph.
 pub fn plan_changes(
     graph: &AzureGraph,
@@ -40,10 +44,7 @@ pub fn plan_changes(
     recorded: &RecordedState,
     tags: &OwnershipTags,
 ) -> Plan {
-    let kinds: BTreeSet<_> =
-        graph.resources().iter().filter_map(|it| lasting_role(&it.key)).collect();
-    let stays = |key: &ResourceKey| lasting_role(key).is_some_and(|kind| kinds.contains(kind));
-    Plan::new(graph, live, recorded, tags, stays)
+    Plan::new(graph, live, recorded, tags, |key| stays_beside(key, graph))
 }
 
 #[cfg(test)]

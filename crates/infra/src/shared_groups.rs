@@ -1,8 +1,6 @@
 //! The resource groups that several stacks use.
 
-use lanyard_changes::{
-    AzureAccess, DestroyPlan, KeptGroup, RecordedState, ResourceKey, StackName, UnrecordedResource,
-};
+use lanyard_changes::{ResourceKey, StackName};
 
 use crate::{aks_graph, dns_graph, iam_graph, keyvault_graph};
 
@@ -22,33 +20,13 @@ pub(crate) fn is_shared_group(key: &ResourceKey, stack: &StackName) -> bool {
     key.as_str() == shared
 }
 
-/// The removal of the stacks, without the shared groups that contain one of `others`, which the removal leaves. A group
-/// that lanyard created for one cluster or one issuer is not shared, and is not kept.
-pub fn removal_keeping_shared_groups(
-    recorded: &RecordedState,
-    stacks: &[StackName],
-    others: &[UnrecordedResource],
-) -> DestroyPlan {
-    let groups = recorded.resources().filter(|(key, record)| {
-        record.ownership.is_ours()
-            && stacks.contains(&record.stack)
-            && is_shared_group(key, &record.stack)
-    });
-    let kept = groups.filter_map(|(key, record)| {
-        let in_group = others.iter().filter(|other| other.group == record.id);
-        let other_resources: Vec<_> = in_group.map(|other| other.id.clone()).collect();
-        let (key, id) = (key.clone(), record.id.clone());
-        (!other_resources.is_empty()).then_some(KeptGroup { key, id, other_resources })
-    });
-    DestroyPlan::keeping::<AzureAccess>(recorded, stacks, kept.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use lanyard_azure::ResourceTags;
     use lanyard_changes::{
-        AzureResource, CreationEvidence, Effect as _, EffectUsage, Ownership, PrincipalReference,
-        RecordedResource, ResourceId, WritePhase,
+        AzureAccess, AzureResource, CreationEvidence, DestroyPlan, Effect as _, EffectUsage,
+        Ownership, PrincipalReference, RecordedResource, RecordedState, ResourceId,
+        UnrecordedResource, WritePhase,
     };
 
     use super::*;
@@ -209,11 +187,11 @@ mod tests {
             [UnrecordedResource { group: id_of_group(group), id }]
         };
         let elsewhere = other("other");
-        let plan = removal_keeping_shared_groups(&state, &names, &elsewhere);
+        let plan = DestroyPlan::keeping::<AzureAccess>(&state, &names, &elsewhere, is_shared_group);
         assert_eq!(plan, DestroyPlan::new::<AzureAccess>(&state, &names));
         assert!(plan.kept_groups.is_empty());
         let others = other("G");
-        let plan = removal_keeping_shared_groups(&state, &names, &others);
+        let plan = DestroyPlan::keeping::<AzureAccess>(&state, &names, &others, is_shared_group);
         let [group] = &plan.kept_groups[..] else { panic!("{plan:?}") };
         assert_eq!(
             (group.id.name(), &group.other_resources[..]),
@@ -229,7 +207,7 @@ mod tests {
         let names = [INFRA];
         let id = "/subscriptions/s/resourceGroups/g/providers/M/vaults/v".to_owned();
         let others = [UnrecordedResource { group: id_of_group("g"), id }];
-        let plan = removal_keeping_shared_groups(&state, &names, &others);
+        let plan = DestroyPlan::keeping::<AzureAccess>(&state, &names, &others, is_shared_group);
         assert_eq!(plan, DestroyPlan::new::<AzureAccess>(&state, &names));
         assert_eq!(plan.resources.len(), 1);
     }

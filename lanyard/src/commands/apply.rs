@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use lanyard_changes::role_principals;
 use lanyard_clock::SystemClock;
+use lanyard_infra::RawConfiguration;
 
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::RunArgs;
-use super::azure_resources::cluster_configuration::RawConfiguration;
-use super::azure_resources::cluster_target::{ClusterTarget, OutputPaths, recorded_cluster};
+use super::azure_resources::cluster_stacks::ClusterRun;
 use super::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
 use crate::output::OutputArgs;
@@ -51,15 +50,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let context = args.run.journal_context(&account, &environment, &clock);
-    if args.roll_back.roll_back {
-        let principals = async || {
-            let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
-            Ok(role_principals(&target.stack.graph))
-        };
-        let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded.roll_back(&args.run, args.output.format, principals, &clock).await;
-    }
-    let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
-    let outputs = OutputPaths { infra: args.infra_output_file, iam: args.iam_output_file };
-    target.apply(&args.run, args.output.format, &outputs, &clock).await
+    let run = ClusterRun {
+        context,
+        run: &args.run,
+        roll_back: args.roll_back,
+        format: args.output.format,
+        infra_output: args.infra_output_file,
+        iam_output: args.iam_output_file,
+    };
+    run.apply(&configuration).await
 }

@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 
-use lanyard_changes::{ImportResult, ImportedResource, import_resources};
+use lanyard_changes::{ImportResult, ImportedResource};
 use lanyard_clock::SystemClock;
-use lanyard_infra::find_legacy_names;
+use lanyard_infra::{ClusterTarget, RawConfiguration, find_legacy_names};
 
 use super::azure_account::{AccountArgs, AzureAccount};
-use super::azure_resources::cluster_configuration::RawConfiguration;
-use super::azure_resources::cluster_target::ClusterTarget;
-use super::azure_resources::read_live;
-use super::azure_resources::target_journal::{JournalContext, LockArgs, StateArgs, journal_error};
+use super::azure_resources::cluster_stacks::load_target;
+use super::azure_resources::journal_args::{JournalContext, LockArgs, StateArgs};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
@@ -50,7 +48,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         clock: &clock,
         lock_timeout: args.lock.lock_timeout,
     };
-    let mut target = ClusterTarget::load(context, &configuration, &args.state).await?;
+    let mut target = load_target(context, &configuration, &args.state).await?;
     if let Some(parameters) = &target.infra {
         let names = find_legacy_names(&account.arm, parameters).await.map_err(|error| {
             CommandError::unavailable("looking for the legacy names failed")
@@ -58,18 +56,11 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
                 .with_hint_of(&error)
         })?;
         if names != parameters.legacy_names {
-            let journal = target.stack.journal.clone();
-            target = ClusterTarget::resolve(&account, &configuration, journal, names).await?;
+            let (rules, journal) = (target.stack.rules, target.stack.journal);
+            target = ClusterTarget::resolve(rules, &configuration, journal, names).await?;
         }
     }
-    let stack = &target.stack;
-    let imported = stack.journal.write(async |journal| {
-        let live = read_live(stack).await?;
-        import_resources(journal, &clock, &stack.graph, &live, &stack.tags)
-            .await
-            .map_err(|error| journal_error(&error))
-    });
-    let imported = imported.await?;
+    let imported = target.stack.import(&clock).await?;
     output::print_value(&imported, args.output.format, |line_width| {
         import_text(&imported, line_width)
     })?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lanyard_azure::{AssignedPrincipalType, PropagationWait, ResourceTags};
-use lanyard_changes::PrincipalReference;
+use lanyard_changes::{PrincipalReference, RunSummary};
 use lanyard_clock::SharedClock;
 use lanyard_federation::{
     IssuerContainer, IssuerDiscovery, IssuerStorageAccount, IssuerUrl, OutputFile, PublishedKeySet,
@@ -17,7 +17,6 @@ use lanyard_vocabulary::cloud::CloudEndpoints;
 use lanyard_vocabulary::format_error_chain;
 
 use super::azure_resources::output_files::write_file;
-use super::azure_resources::report::RunSummary;
 use super::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::CommandError;
 
@@ -108,7 +107,7 @@ pub(in crate::commands) async fn create_issuer(
             CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
         })?;
     }
-    Ok(Some(RunSummary::new(&report, &target.graph, account.arm.lowest_headroom())))
+    Ok(Some(RunSummary::new(&report, &target)))
 }
 
 /// Reads the private key of the directory, or creates a key pair if there is none. The public key follows from

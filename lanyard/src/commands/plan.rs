@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::PERMISSIONS_CHECK;
+use lanyard_infra::{PERMISSIONS_CHECK, RawConfiguration};
 
 use super::azure_account::{AccountArgs, AzureAccount};
-use super::azure_resources::cluster_configuration::RawConfiguration;
-use super::azure_resources::cluster_target::ClusterTarget;
-use super::azure_resources::make_plan;
+use super::azure_resources::cluster_stacks::load_target;
+use super::azure_resources::journal_args::{JournalContext, StateArgs};
 use super::azure_resources::report::{PlanDocument, plan_text};
-use super::azure_resources::target_journal::{JournalContext, StateArgs};
 use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
@@ -68,9 +66,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         clock: &clock,
         lock_timeout: None,
     };
-    let target = ClusterTarget::load(context, &configuration, &args.state).await?;
+    let target = load_target(context, &configuration, &args.state).await?;
     let recorded = target.stack.journal.read().await?.unwrap_or_default();
-    let mut checked = make_plan(&target.stack, &recorded, &|live| target.check_live(live)).await?;
+    let mut checked = target.stack.plan(&recorded, &|live| target.check_live(live)).await?;
     if args.ignore_missing_permissions {
         checked.findings.retain(|finding| finding.check != PERMISSIONS_CHECK);
     }

@@ -15,8 +15,8 @@ use lanyard_service_principals::{
 use serde::Serialize;
 
 use super::azure_account::{AccountArgs, AzureAccount};
+use super::azure_resources::journal_args::{LockArgs, StateArgs};
 use super::azure_resources::shared_stack::SharedStack;
-use super::azure_resources::target_journal::{LockArgs, StateArgs};
 use super::platform::PlatformCommand;
 use super::rotation_timing::parse_duration;
 use super::service_principals::{

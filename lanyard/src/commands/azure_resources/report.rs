@@ -1,22 +1,14 @@
-//! The text and the documents of plans and runs.
+//! Plans as text and as documents.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use lanyard_azure::RateLimitHeadroom;
 use lanyard_changes::{
-    AzureGraph, FindingSeverity, PlanProblem, PlannedResource, PreflightFinding,
-    PropertyDifference, ResourceChange, ResourceId, ResourceKey, ResourceOutcome, RunReport,
-    critical_path,
+    CheckedPlan, FindingSeverity, PlanProblem, PlannedResource, PreflightFinding,
+    PropertyDifference, ResourceChange, ResourceKey,
 };
 use lanyard_clock::ErrorHint as _;
 use lanyard_infra::{PRICES_OF, ResourceCost, monthly_cost};
-use lanyard_vocabulary::format_error_chain;
 use serde::Serialize;
 
-use super::CheckedPlan;
-use crate::output::{ColumnKind, TextTable};
+use crate::output::{self, ColumnKind, TextTable};
 
 /// A plan as a document.
 #[derive(Debug, Serialize)]
@@ -39,6 +31,13 @@ impl<'a> PlanDocument<'a> {
             monthly_cost: monthly_cost(&checked.plan),
         }
     }
+}
+
+/// Prints a plan to standard error.
+pub(in crate::commands) fn print_plan(checked: &CheckedPlan) {
+    let line_width = output::stderr_width();
+    let text = plan_text(checked, line_width);
+    output::print_stderr(&output::fit_lines(text.trim_end(), line_width));
 }
 
 /// A plan for people: the changes, the findings of the checks, the cost, and a summary.
@@ -152,153 +151,4 @@ fn summary_line(checked: &CheckedPlan) -> String {
     let changes = if parts.is_empty() { "nothing to change".to_owned() } else { parts };
     let blocked = if checked.is_applicable() { "" } else { " The plan cannot be applied." };
     format!("Plan: {changes}, {unchanged} unchanged.{blocked}")
-}
-
-/// The result of a run as a document.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::commands) struct RunSummary {
-    succeeded: bool,
-    seconds: f64,
-    resources: Vec<ResourceSummary>,
-    critical_path: Vec<StepSummary>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate_limit_headroom: Option<RateLimitHeadroom>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceSummary {
-    key: ResourceKey,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<ResourceId>,
-    result: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seconds: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<Cow<'static, str>>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StepSummary {
-    key: ResourceKey,
-    seconds: f64,
-}
-
-impl RunSummary {
-    /// Summarizes a run over the resources of a graph.
-    pub(in crate::commands) fn new(
-        report: &RunReport,
-        graph: &AzureGraph,
-        headroom: Option<RateLimitHeadroom>,
-    ) -> Self {
-        Self::with_dependencies(report, &graph.dependencies(), headroom)
-    }
-
-    /// Summarizes a run with these dependencies between the resources.
-    pub(in crate::commands) fn with_dependencies(
-        report: &RunReport,
-        dependencies: &BTreeMap<ResourceKey, Vec<ResourceKey>>,
-        rate_limit_headroom: Option<RateLimitHeadroom>,
-    ) -> Self {
-        let resources = report.outcomes.iter().map(|(key, outcome)| {
-            let timing = report.timings.get(key);
-            let (error, hint) = failure(outcome);
-            ResourceSummary {
-                key: key.clone(),
-                id: report.live.get(key).map(|live| live.id.clone()),
-                result: outcome_word(outcome),
-                seconds: timing.map(|it| seconds(it.finished.saturating_sub(it.started))),
-                error,
-                hint,
-            }
-        });
-        let path = critical_path(&report.timings, dependencies);
-        let steps =
-            path.into_iter().map(|it| StepSummary { key: it.key, seconds: seconds(it.duration) });
-        let end = report.timings.values().map(|it| it.finished).max().unwrap_or_default();
-        Self {
-            succeeded: report.succeeded(),
-            seconds: seconds(end),
-            resources: resources.collect(),
-            critical_path: steps.collect(),
-            rate_limit_headroom,
-        }
-    }
-
-    /// Whether every resource is as desired.
-    pub(in crate::commands) const fn succeeded(&self) -> bool {
-        self.succeeded
-    }
-
-    /// The summary for people.
-    pub(in crate::commands) fn to_text(&self) -> String {
-        let mut lines = Vec::new();
-        for failed in self.resources.iter().filter(|it| it.error.is_some()) {
-            let error = failed.error.as_deref().unwrap_or_default();
-            lines.push(format!("{}: {error}", failed.key));
-            if let Some(hint) = &failed.hint {
-                lines.push(format!("  hint: {hint}"));
-            }
-        }
-        let count = |word: &str| self.resources.iter().filter(|it| it.result == word).count();
-        for kept in self.resources.iter().filter(|it| it.result == KEPT) {
-            lines.push(format!(
-                "{}: kept, because neither its tags nor its creator show that lanyard created it; the journal no longer records it as lanyard's",
-                kept.key
-            ));
-        }
-        let words =
-            ["created", "updated", "replaced", "deleted", KEPT, "unchanged", "failed", "blocked"];
-        let counts: Vec<_> = words
-            .into_iter()
-            .filter(|word| count(word) > 0)
-            .map(|word| format!("{} {word}", count(word)))
-            .collect();
-        let counts = if counts.is_empty() { "nothing to do".to_owned() } else { counts.join(", ") };
-        lines.push(format!("{counts} in {:.1} s", self.seconds));
-        if self.critical_path.len() > 1 {
-            let steps: Vec<_> = self
-                .critical_path
-                .iter()
-                .map(|it| format!("{} {:.1} s", it.key, it.seconds))
-                .collect();
-            lines.push(format!("critical path: {}", steps.join(" -> ")));
-        }
-        if let Some(headroom) = &self.rate_limit_headroom {
-            lines.push(headroom.to_string());
-        }
-        lines.join("\n")
-    }
-}
-
-const KEPT: &str = "kept";
-
-const fn outcome_word(outcome: &ResourceOutcome) -> &'static str {
-    match outcome {
-        ResourceOutcome::Unchanged => "unchanged",
-        ResourceOutcome::Created => "created",
-        ResourceOutcome::Updated => "updated",
-        ResourceOutcome::Replaced => "replaced",
-        ResourceOutcome::Deleted => "deleted",
-        ResourceOutcome::Kept => KEPT,
-        ResourceOutcome::Failed(_) => "failed",
-        ResourceOutcome::Blocked(_) => "blocked",
-    }
-}
-
-fn failure(outcome: &ResourceOutcome) -> (Option<String>, Option<Cow<'static, str>>) {
-    match outcome {
-        ResourceOutcome::Failed(error) => (Some(format_error_chain(error)), error.hint()),
-        ResourceOutcome::Blocked(by) => (Some(format!("not written, because `{by}` failed")), None),
-        _ => (None, None),
-    }
-}
-
-/// Seconds with three decimals.
-fn seconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1_000.0).round() / 1_000.0
 }

@@ -3,22 +3,24 @@
 //! Their journal has the name of the stack where that of a cluster has an infrastructure id.
 
 use lanyard_changes::{
-    AzureGraph, AzureResource, OwnershipTags, RunReport, StackName, import_resources,
+    AzureGraph, AzureResource, JournalTarget, LiveCheck, OwnershipTags, RecordedStacks, RunReport,
+    RunSummary, StackName, StackRemoval, StackTarget, no_live_check,
 };
 use lanyard_clock::SharedClock;
-use lanyard_infra::{CcoctlOwner, ClusterIdentifiers, stacks};
+use lanyard_infra::{AzureSubscription, CcoctlOwner, ClusterIdentifiers, stacks};
 
-use super::destroy_stack::{DestroyArgs, RecordedStacks, StackRemoval};
-use super::report::plan_text;
-use super::target_journal::{JournalContext, LockArgs, StateArgs, TargetJournal, journal_error};
-use super::{
-    LiveCheck, RunArgs, StackTarget, make_plan, no_live_check, plan_and_apply, print_report,
-    read_live,
-};
+use super::destroy_stack::{DestroyArgs, print_result, remove};
+use super::journal_args::{JournalContext, LockArgs, StateArgs};
+use super::report::print_plan;
+use super::roll_back::roll_back;
+use super::{RunArgs, plan_and_apply, subscription_of};
 use crate::commands::azure_account::AzureAccount;
 use crate::exit::{CommandError, CommandResult};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
+
+/// The desired resources of a shared stack, with the result of the run that applied them.
+pub(in crate::commands) type AppliedStack = (StackTarget<AzureSubscription>, RunReport);
 
 /// The flags of a command that creates a shared stack.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,7 +47,7 @@ pub(in crate::commands) struct SharedStack<'a> {
     pub(in crate::commands) environment: &'a ProcessEnvironment,
 }
 
-impl<'a> SharedStack<'a> {
+impl SharedStack<'_> {
     pub(in crate::commands) fn identifiers(&self) -> Result<ClusterIdentifiers, CommandError> {
         let invalid = |error: &dyn std::error::Error| {
             CommandError::invalid_input(format!("`{}` cannot name the stack", self.name))
@@ -84,7 +86,7 @@ impl<'a> SharedStack<'a> {
         state: &StateArgs,
         lock: &LockArgs,
         clock: &SharedClock,
-    ) -> Result<TargetJournal, CommandError> {
+    ) -> Result<JournalTarget, CommandError> {
         let identifiers = self.identifiers()?;
         let cluster = identifiers.journal_cluster(&self.account.subscription);
         let (account, environment) = (self.account, self.environment);
@@ -99,12 +101,12 @@ impl<'a> SharedStack<'a> {
         resources: Vec<AzureResource>,
         run: &RunArgs,
         clock: &SharedClock,
-    ) -> Result<StackTarget<'a>, CommandError> {
+    ) -> Result<StackTarget<AzureSubscription>, CommandError> {
         let graph = AzureGraph::new(resources).map_err(|error| {
             CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
         })?;
         Ok(StackTarget {
-            account: self.account,
+            rules: subscription_of(self.account),
             journal: self.journal(&run.state, &run.lock, clock)?,
             graph,
             is_complete: true,
@@ -124,7 +126,8 @@ impl<'a> SharedStack<'a> {
         let Some((target, report)) = self.apply(resources, args, clock).await? else {
             return Ok(None);
         };
-        print_report(&target, &report, format)?;
+        let summary = RunSummary::new(&report, &target);
+        output::print_value(&summary, format, |_| summary.to_string())?;
         Ok(report.succeeded().then_some(report))
     }
 
@@ -134,7 +137,7 @@ impl<'a> SharedStack<'a> {
         resources: Vec<AzureResource>,
         args: &SharedRunArgs,
         clock: &SharedClock,
-    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
+    ) -> Result<Option<AppliedStack>, CommandError> {
         self.apply_checked(resources, args, &no_live_check, clock).await
     }
 
@@ -145,7 +148,7 @@ impl<'a> SharedStack<'a> {
         args: &SharedRunArgs,
         live_check: LiveCheck<'_>,
         clock: &SharedClock,
-    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
+    ) -> Result<Option<AppliedStack>, CommandError> {
         let target = self.target(resources, &args.run, clock)?;
         self.apply_target(target, args, live_check, clock).await
     }
@@ -164,11 +167,9 @@ impl<'a> SharedStack<'a> {
         }
         let target = self.target(resources, &args.run, clock)?;
         let recorded = target.journal.read().await?.unwrap_or_default();
-        let checked = make_plan(&target, &recorded, live_check).await?;
+        let checked = target.plan(&recorded, live_check).await?;
         if !checked.is_applicable() {
-            let line_width = output::stderr_width();
-            let text = plan_text(&checked, line_width);
-            output::print_stderr(&output::fit_lines(text.trim_end(), line_width));
+            print_plan(&checked);
         }
         Ok(checked.is_applicable())
     }
@@ -179,7 +180,7 @@ impl<'a> SharedStack<'a> {
         resources: Vec<AzureResource>,
         args: &SharedRunArgs,
         clock: &SharedClock,
-    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
+    ) -> Result<Option<AppliedStack>, CommandError> {
         let target = self.target(resources, &args.run, clock)?;
         let target = StackTarget { is_complete: false, ..target };
         self.apply_target(target, args, &no_live_check, clock).await
@@ -187,21 +188,15 @@ impl<'a> SharedStack<'a> {
 
     async fn apply_target(
         &self,
-        target: StackTarget<'a>,
+        target: StackTarget<AzureSubscription>,
         args: &SharedRunArgs,
         live_check: LiveCheck<'_>,
         clock: &SharedClock,
-    ) -> Result<Option<(StackTarget<'a>, RunReport)>, CommandError> {
+    ) -> Result<Option<AppliedStack>, CommandError> {
         if args.import {
-            let live = read_live(&target).await?;
-            let imported = target.journal.write(async |journal| {
-                import_resources(journal, clock, &target.graph, &live, &target.tags)
-                    .await
-                    .map_err(|error| journal_error(&error))
-            });
-            imported.await?;
+            target.import(clock).await?;
         }
-        let report = plan_and_apply(&target, &args.run, live_check, clock).await?;
+        let report = plan_and_apply(&target, self.account, &args.run, live_check, clock).await?;
         Ok(report.map(|report| (target, report)))
     }
 
@@ -211,7 +206,8 @@ impl<'a> SharedStack<'a> {
         args: &DestroyArgs,
         clock: &SharedClock,
     ) -> CommandResult {
-        self.recorded(&args.run, clock)?.destroy(args, clock).await
+        let recorded = self.recorded(&args.run, clock)?;
+        print_result(&remove(&recorded, self.account, args, clock).await?, args.output.format)
     }
 
     /// Removes what the journal records; `None` if there is no journal.
@@ -224,7 +220,7 @@ impl<'a> SharedStack<'a> {
         if recorded.journal.read().await?.is_none() {
             return Ok(None);
         }
-        recorded.remove(args, clock).await.map(Some)
+        remove(&recorded, self.account, args, clock).await.map(Some)
     }
 
     /// Undoes the interrupted run of the stack, and prints the result.
@@ -234,9 +230,9 @@ impl<'a> SharedStack<'a> {
         format: CliOutputFormat,
         clock: &SharedClock,
     ) -> CommandResult {
-        self.recorded(&args.run, clock)?
-            .roll_back(&args.run, format, async || Ok(Vec::new()), clock)
-            .await
+        let recorded = self.recorded(&args.run, clock)?;
+        let principals = async || Ok(Vec::new());
+        roll_back(&recorded, self.account, &args.run, format, principals, clock).await
     }
 
     /// The stack, with the journal that records its resources.
@@ -244,13 +240,13 @@ impl<'a> SharedStack<'a> {
         &self,
         run: &RunArgs,
         clock: &SharedClock,
-    ) -> Result<RecordedStacks<'a>, CommandError> {
+    ) -> Result<RecordedStacks<AzureSubscription>, CommandError> {
         let mut stacks = vec![self.stack.clone()];
         if self.stack == stacks::IDENTITIES {
             stacks.push(stacks::KMS);
         }
         Ok(RecordedStacks {
-            account: self.account,
+            rules: subscription_of(self.account),
             journal: self.journal(&run.state, &run.lock, clock)?,
             tags: self.ownership_tags()?,
             stacks,

@@ -1,14 +1,14 @@
 //! `lanyard ccoctl azure delete`: removes the issuer and the identities of an owner.
 
-use lanyard_changes::RecordedState;
+use lanyard_changes::{PlannedRemoval, RecordedStacks, RecordedState, StackRemoval};
 use lanyard_clock::SystemClock;
-use lanyard_infra::CcoctlRemoval;
+use lanyard_infra::{AzureSubscription, CcoctlRemoval};
 use lanyard_vocabulary::format_error_chain;
 
 use super::flags::OwnerArgs;
 use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::destroy_stack::{
-    PlannedRemoval, RecordedStacks, StackRemoval,
+    print_removal, print_result, remove_planned,
 };
 use crate::commands::go_bool::GoBool;
 use crate::exit::{CommandError, CommandResult};
@@ -61,23 +61,24 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if args.dry_run.0 {
         let planned = args.plan(&stack, RecordedState::default()).await?;
         stack.check(&planned, include_unrecorded).await?;
-        return StackRemoval::planned(planned).print(args.output.format);
+        return print_result(&StackRemoval::planned(planned), args.output.format);
     }
     let plan = async |recorded| args.plan(&stack, recorded).await;
-    let removal = stack.remove_planned(&args.run, include_unrecorded, &clock, plan).await?;
-    removal.print(args.output.format)
+    let run = &args.run;
+    let removal = remove_planned(&stack, &account, run, include_unrecorded, &clock, plan).await?;
+    print_result(&removal, args.output.format)
 }
 
 impl Args {
     /// Finds the resources to remove, and prints them.
     async fn plan(
         &self,
-        stack: &RecordedStacks<'_>,
+        stack: &RecordedStacks<AzureSubscription>,
         recorded: RecordedState,
     ) -> Result<PlannedRemoval, CommandError> {
-        let (owner, account) = (&self.owner, stack.account);
+        let (owner, subscription) = (&self.owner, &stack.rules);
         let removal = CcoctlRemoval {
-            subscription: account.subscription.clone(),
+            subscription: subscription.id.clone(),
             owner: owner.owner(),
             resource_group: owner.oidc_group(),
             storage_account: self
@@ -86,11 +87,11 @@ impl Args {
                 .unwrap_or_else(|| owner.name.clone()),
             removes_group: self.delete_oidc_resource_group.0,
         };
-        let found = removal.find(&account.arm, &recorded).await.map_err(|error| {
+        let found = removal.find(&subscription.access.arm, &recorded).await.map_err(|error| {
             CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
         })?;
         let planned = stack.plan(&found).await?;
-        planned.print();
+        print_removal(&planned);
         Ok(planned)
     }
 }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use lanyard_azure::ResourceTags;
+use lanyard_changes::RunSummary;
 use lanyard_clock::SharedClock;
 use lanyard_federation::{IssuerUrl, OutputFile, SigningPublicKey, webhook_secret_file};
 use lanyard_infra::{CcoctlOwner, stacks};
 use lanyard_vocabulary::{Cloud, EntraTenantId, SubscriptionId};
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount, parse_cloud};
-use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::commands::create::infra::parse_tag;
 use crate::commands::issuer::{IssuerNames, IssuerRequest, create_issuer, issuer_documents};

@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use lanyard_azure::{
     ArmBody as _, ArmRequest, AssignedRole, ResourceGroupBody, RoleAssignmentBody,
 };
-use lanyard_changes::{AzureResource, LiveState, PreflightFinding, ResourceKey, RunReport};
+use lanyard_changes::{
+    AzureResource, LiveState, PreflightFinding, ResourceKey, RunReport, RunSummary, StackTarget,
+};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_federation::{
     CredentialsRequestFile, IdentityIds, IdentityPlanSettings, IdentitySpec, IssuerUrl, OutputFile,
     RoleScopeGroups, credentials_secret_file, parse_credentials_requests, plan_identities,
 };
 use lanyard_infra::{
-    ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY, RoleNames,
-    component_identity_key, component_identity_resources, find_other_role_assignments,
+    AzureSubscription, ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY,
+    RoleNames, component_identity_key, component_identity_resources, find_other_role_assignments,
 };
 
 use super::flags::CreateArgs;
 use super::report::{CcoctlReport, print_dry_run};
 use crate::commands::azure_account::AzureAccount;
-use crate::commands::azure_resources::StackTarget;
-use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::azure_resources::shared_stack::SharedStack;
 use crate::commands::go_bool::GoBool;
 use crate::commands::issuer::write_output_files;
@@ -210,8 +210,7 @@ impl PlannedIdentities<'_> {
                 summary.removed_role_assignments = remove_other_roles(&target, &report).await?;
             }
         }
-        let headroom = stack.account.arm.lowest_headroom();
-        summary.identities = Some(RunSummary::new(&report, &target.graph, headroom));
+        summary.identities = Some(RunSummary::new(&report, &target));
         Ok(true)
     }
 
@@ -283,10 +282,10 @@ fn group_findings(live: &LiveState, region: &str) -> Vec<PreflightFinding> {
 
 /// Removes the role assignments of the identities that the graph does not contain; returns their ids.
 async fn remove_other_roles(
-    target: &StackTarget<'_>,
+    target: &StackTarget<AzureSubscription>,
     report: &RunReport,
 ) -> Result<Vec<String>, CommandError> {
-    let (arm, subscription) = (&target.account.arm, &target.account.subscription);
+    let (arm, subscription) = (&target.rules.access.arm, &target.rules.id);
     let failed = |what: String, error: &lanyard_azure::AzureCallError| {
         CommandError::unavailable(what).with_cause(error).with_hint_of(error)
     };

@@ -1,8 +1,8 @@
 //! The result of the commands that create resources.
 
+use lanyard_changes::RunSummary;
 use serde::Serialize;
 
-use crate::commands::azure_resources::report::RunSummary;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, CliOutputFormat};
 
@@ -28,7 +28,7 @@ impl CcoctlReport {
     }
 
     fn to_text(&self) -> String {
-        let runs = self.issuer.iter().chain(&self.identities).map(RunSummary::to_text);
+        let runs = self.issuer.iter().chain(&self.identities).map(ToString::to_string);
         let removed =
             self.removed_role_assignments.iter().map(|id| format!("removed role assignment {id}"));
         runs.chain(removed).collect::<Vec<_>>().join("\n")

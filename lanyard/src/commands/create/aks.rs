@@ -2,11 +2,12 @@
 
 use lanyard_changes::{ResourceKey, RunReport};
 use lanyard_clock::SystemClock;
-use lanyard_infra::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources, stacks};
+use lanyard_infra::{
+    ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, DEFAULT_LOCATION, aks_resources, stacks,
+};
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};

@@ -8,6 +8,7 @@ mod secret_files;
 
 use std::path::PathBuf;
 
+use lanyard_changes::RunSummary;
 use lanyard_clock::SystemClock;
 use lanyard_infra::manifests::{
     ClusterAccount, ClusterManifests, ClusterOptions, HostedClusterParameters, SecretInputs,
@@ -21,7 +22,6 @@ use self::object_writer::{AcceptedObjects, AppliedObject, applied_text};
 use self::secret_files::SecretFlags;
 use crate::commands::azure_account::AccountArgs;
 use crate::commands::azure_resources::RunArgs;
-use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::cluster_objects::{ClusterObjects, validate_hosted_cluster};
 use crate::commands::kubectl::ApiServerArgs;
 use crate::exit::{CommandError, CommandExit, CommandResult};
@@ -135,7 +135,8 @@ impl Args {
         let parameters = parameters(options, new.cluster_account(), infra, identities)?;
         let manifests = checked_manifests(&parameters, secrets)?;
         let accepted = accepted_objects(objects.as_ref(), &manifests).await?;
-        let Some(summary) = infrastructure::apply(&target, &self.run, &clock).await? else {
+        let Some(summary) = infrastructure::apply(&target, &new.account, &self.run, &clock).await?
+        else {
             return Ok(CommandExit::Failed);
         };
         if !summary.succeeded() {
@@ -227,7 +228,7 @@ impl ClusterSummary {
     }
 
     fn to_text(&self, line_width: Option<usize>) -> String {
-        let infrastructure = self.infrastructure.iter().map(RunSummary::to_text);
+        let infrastructure = self.infrastructure.iter().map(ToString::to_string);
         let objects = (!self.objects.is_empty()).then(|| applied_text(&self.objects, line_width));
         infrastructure.chain(objects).collect::<Vec<_>>().join("\n")
     }

@@ -1,15 +1,14 @@
 //! `lanyard create dns azure`: creates a public DNS zone for clusters.
 
-use lanyard_changes::{ResourceKey, RunReport};
+use lanyard_changes::{ResourceKey, RunReport, RunSummary};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{
-    BaseDomain, DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources, stacks,
+    BaseDomain, DEFAULT_LOCATION, DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources,
+    stacks,
 };
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
-use crate::commands::azure_resources::print_report;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, CommandExit, CommandResult};
@@ -93,7 +92,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         }
         _ => output::print_stderr(&format!("name servers: {}", name_servers.join(" "))),
     }
-    print_report(&target, &report, args.output.format)?;
+    let summary = RunSummary::new(&report, &target);
+    output::print_value(&summary, args.output.format, |_| summary.to_string())?;
     Ok(if report.succeeded() { CommandExit::Success } else { CommandExit::Failed })
 }
 

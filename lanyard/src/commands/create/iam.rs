@@ -3,15 +3,11 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
+use lanyard_infra::{DEFAULT_LOCATION, RawConfiguration, RawIam};
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::RunArgs;
-use crate::commands::azure_resources::cluster_configuration::{
-    DEFAULT_LOCATION, RawConfiguration, RawIam,
-};
-use crate::commands::azure_resources::cluster_target::{
-    ClusterTarget, OutputPaths, recorded_cluster,
-};
+use crate::commands::azure_resources::cluster_stacks::ClusterRun;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
 use crate::output::OutputArgs;
@@ -81,13 +77,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let context = args.run.journal_context(&account, &environment, &clock);
-    if args.roll_back.roll_back {
-        let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded
-            .roll_back(&args.run, args.output.format, async || Ok(Vec::new()), &clock)
-            .await;
-    }
-    let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
-    let outputs = OutputPaths { infra: None, iam: Some(args.output_file.clone()) };
-    target.apply(&args.run, args.output.format, &outputs, &clock).await
+    let run = ClusterRun {
+        context,
+        run: &args.run,
+        roll_back: args.roll_back,
+        format: args.output.format,
+        infra_output: None,
+        iam_output: Some(args.output_file),
+    };
+    run.apply(&configuration).await
 }

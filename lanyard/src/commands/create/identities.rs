@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use lanyard_changes::RunReport;
+use lanyard_changes::{RunReport, RunSummary};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_infra::{
-    ControlPlaneIdentities, ControlPlaneIdentity, DataPlaneIdentities, DataPlaneIdentity,
-    DataPlaneParameters, IdentityVault, data_plane_identity_key, data_plane_resources, stacks,
+    ControlPlaneIdentities, ControlPlaneIdentity, DEFAULT_LOCATION, DataPlaneIdentities,
+    DataPlaneIdentity, DataPlaneParameters, IdentityVault, data_plane_identity_key,
+    data_plane_resources, stacks,
 };
 use lanyard_service_principals::{CreatedServicePrincipal, service_principal_components};
 use lanyard_vocabulary::{Component, ObjectEncoding};
@@ -14,9 +15,7 @@ use serde::Serialize;
 
 use super::kms_identity::{KmsArgs, KmsIdentity, KmsResult, find_or_create_key};
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::output_files::write_output_file;
-use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::commands::service_principals::{
     EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, rows_text, run_for_each,
@@ -188,10 +187,9 @@ impl DataPlane<'_> {
         };
         let applied = stack.apply(resources, &self.args.run, clock).await?;
         let Some((target, report)) = applied else { return Ok(None) };
-        let headroom = self.account.arm.lowest_headroom();
         Ok(Some(DataPlaneResult::Applied {
             ids: client_ids(&report),
-            summary: Box::new(RunSummary::new(&report, &target.graph, headroom)),
+            summary: Box::new(RunSummary::new(&report, &target)),
             succeeded: report.succeeded(),
         }))
     }
@@ -248,7 +246,7 @@ fn print(
     let document =
         IdentitiesDocument { service_principals: created.rows(|it| Some(it)), data_plane, kms };
     output::print_value(&document, args.output.format, |line_width| {
-        let summary = document.data_plane.iter().map(RunSummary::to_text);
+        let summary = document.data_plane.iter().map(ToString::to_string);
         let text = summary
             .chain([rows_text(&document.service_principals, line_width)])
             .chain(document.kms.iter().map(KmsResult::to_text));

@@ -2,19 +2,14 @@
 
 use std::path::PathBuf;
 
-use lanyard_changes::role_principals;
 use lanyard_clock::SystemClock;
 use lanyard_infra::manifests::EndpointAccess;
+use lanyard_infra::{DEFAULT_LOCATION, RawConfiguration, RawInfra, RoleProfile};
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::RunArgs;
-use crate::commands::azure_resources::cluster_configuration::{
-    DEFAULT_LOCATION, RawConfiguration, RawInfra, RoleProfileName,
-};
-use crate::commands::azure_resources::cluster_target::{
-    ClusterTarget, OutputPaths, recorded_cluster,
-};
+use crate::commands::azure_resources::cluster_stacks::ClusterRun;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::exit::CommandResult;
 use crate::output::OutputArgs;
@@ -155,6 +150,27 @@ pub(crate) struct RoleArgs {
     pub(super) disable_cluster_capabilities: Vec<String>,
 }
 
+/// The choice of roles and scopes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::commands) enum RoleProfileName {
+    /// The roles of HyperShift at resource groups; Contributor for two components
+    Hypershift,
+    /// The built-in roles for hosted control planes instead of Contributor
+    HostedControlPlanes,
+    /// These roles at single resources where possible, as the ARO HCP service assigns them
+    LeastPrivilege,
+}
+
+impl From<RoleProfileName> for RoleProfile {
+    fn from(name: RoleProfileName) -> Self {
+        match name {
+            RoleProfileName::Hypershift => Self::Hypershift,
+            RoleProfileName::HostedControlPlanes => Self::HostedControlPlanes,
+            RoleProfileName::LeastPrivilege => Self::LeastPrivilege,
+        }
+    }
+}
+
 pub(in crate::commands) fn parse_tag(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -169,7 +185,7 @@ pub(super) fn raw_infra(
     roles: &RoleArgs,
     endpoint: &EndpointArgs,
 ) -> RawInfra {
-    let custom = roles.assign_custom_hcp_roles.then_some(RoleProfileName::HostedControlPlanes);
+    let custom = roles.assign_custom_hcp_roles.then_some(RoleProfile::HostedControlPlanes);
     RawInfra {
         resource_group_name: groups.resource_group_name.clone(),
         resource_group_tags: groups.resource_group_tags.iter().cloned().collect(),
@@ -180,7 +196,7 @@ pub(super) fn raw_infra(
         managed_identities_file: identities.managed_identities_file.clone(),
         data_plane_identities_file: identities.data_plane_identities_file.clone(),
         assign_identity_roles: roles.assign_identity_roles,
-        role_profile: roles.profile.or(custom),
+        role_profile: roles.profile.map(RoleProfile::from).or(custom),
         dns_zone_resource_group_name: roles.dns_zone_rg_name.clone(),
         encryption_key_resource_id: roles.encryption_key_resource_id.clone(),
         disable_cluster_capabilities: roles.disable_cluster_capabilities.clone(),
@@ -215,15 +231,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let context = args.run.journal_context(&account, &environment, &clock);
-    if args.roll_back.roll_back {
-        let principals = async || {
-            let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
-            Ok(role_principals(&target.stack.graph))
-        };
-        let recorded = recorded_cluster(context, &configuration, &args.run.state)?;
-        return recorded.roll_back(&args.run, args.output.format, principals, &clock).await;
-    }
-    let target = ClusterTarget::load(context, &configuration, &args.run.state).await?;
-    let outputs = OutputPaths { infra: args.output_file.clone(), iam: None };
-    target.apply(&args.run, args.output.format, &outputs, &clock).await
+    let run = ClusterRun {
+        context,
+        run: &args.run,
+        roll_back: args.roll_back,
+        format: args.output.format,
+        infra_output: args.output_file,
+        iam_output: None,
+    };
+    run.apply(&configuration).await
 }

@@ -3,12 +3,11 @@
 use lanyard_azure::AssignedPrincipalType;
 use lanyard_changes::PrincipalReference;
 use lanyard_clock::SystemClock;
-use lanyard_infra::{KeyvaultParameters, keyvault_resources, stacks};
+use lanyard_infra::{DEFAULT_LOCATION, KeyvaultParameters, keyvault_resources, stacks};
 use lanyard_vocabulary::VaultName;
 use uuid::Uuid;
 
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandExit, CommandResult};

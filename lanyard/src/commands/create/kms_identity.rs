@@ -4,6 +4,7 @@
 use lanyard_api::hosted_cluster::{
     AzureKmsSpec, KmsKey, KmsSpec, ManagedIdentity, SecretEncryption,
 };
+use lanyard_changes::RunSummary;
 use lanyard_clock::SharedClock;
 use lanyard_infra::{
     EncryptionKey, KmsParameters, find_or_create_encryption_key, kms_resources, stacks,
@@ -16,7 +17,6 @@ use lanyard_vocabulary::{
 use serde::Serialize;
 
 use crate::commands::azure_account::AzureAccount;
-use crate::commands::azure_resources::report::RunSummary;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::CommandError;
 use crate::output;
@@ -141,9 +141,9 @@ impl KmsIdentity<'_> {
         };
         let applied = stack.apply(kms_resources(&parameters), run, clock).await?;
         let Some((target, report)) = applied else { return Ok(None) };
-        let role = RunSummary::new(&report, &target.graph, self.account.arm.lowest_headroom());
+        let role = RunSummary::new(&report, &target);
         if !report.succeeded() {
-            output::print_stderr(&role.to_text());
+            output::print_stderr(&role.to_string());
             return Ok(None);
         }
         Ok(Some(KmsResult {

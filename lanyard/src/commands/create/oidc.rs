@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_infra::stacks;
+use lanyard_infra::{DEFAULT_LOCATION, stacks};
 
 use super::infra::parse_tag;
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::commands::azure_resources::cluster_configuration::DEFAULT_LOCATION;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::commands::issuer::{
@@ -94,7 +93,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let created = create_issuer(&stack, request, key.public_key(), &args.run, &clock).await?;
     let Some(summary) = created else { return Ok(CommandExit::Failed) };
-    output::print_value(&summary, args.output.format, |_| summary.to_text())?;
+    output::print_value(&summary, args.output.format, |_| summary.to_string())?;
     if !summary.succeeded() {
         return Ok(CommandExit::Failed);
     }

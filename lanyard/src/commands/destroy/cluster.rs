@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::api::DynamicObject;
 use lanyard_api::HostedCluster;
-use lanyard_changes::RecordedState;
+use lanyard_changes::{PlannedRemoval, RecordedState, StackRemoval};
 use lanyard_clock::SystemClock;
 use lanyard_infra::manifests::KubernetesName;
 use lanyard_infra::{ClusterIdentifiers, ClusterName, stacks};
@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::hosted_cluster_deletion::{HostedClusterDeletion, delete_labelled_objects};
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::{
-    DestroyArgs, PlannedRemoval, RecordedStacks, StackRemoval,
+    DestroyArgs, cluster_stacks, print_removal, print_unrecorded, remove_planned,
 };
 use crate::commands::cluster_objects::{ClusterObjects, api_error, infra_id_of};
 use crate::commands::go_bool::GoBool;
@@ -115,10 +115,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
     let stacks = vec![stacks::INFRA];
     let run = &args.destroy.run;
-    let recorded =
-        RecordedStacks::of_cluster(&account, &identifiers, stacks, run, &environment, &clock)?;
+    let recorded = cluster_stacks(&account, &identifiers, stacks, run, &environment, &clock)?;
     let planned = recorded.plan(&recorded.read_recorded().await?).await?;
-    planned.print();
+    print_removal(&planned);
     recorded.check_locks(&planned).await?;
     if args.destroy.dry_run {
         return args.print_plan(&objects, existing.is_some(), planned);
@@ -132,12 +131,12 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     // Until the HostedCluster is deleted, the groups contain addresses and disks of the running cluster.
     let include_unrecorded = args.destroy.include_unrecorded;
-    let plan = async |state: RecordedState| recorded.plan(&state).await;
-    let removal = recorded.remove_planned(run, include_unrecorded, &clock, plan).await;
+    let plan = async |state: RecordedState| Ok(recorded.plan(&state).await?);
+    let removal = remove_planned(&recorded, &account, run, include_unrecorded, &clock, plan).await;
     let removal =
         removal.inspect_err(|_| print_kept_finalizer(existing.is_some(), &identifiers))?;
     // HyperShift releases the cluster after every failure with --force, and what is left is forgotten.
-    let is_removed = removal.succeeded() || (args.force.0 && removal.is_empty());
+    let is_removed = removal.succeeded() || (args.force.0 && removal.is_empty);
     if !is_removed {
         DestroySummary { hosted_cluster, infrastructure: removal, objects: Vec::new() }
             .print(args.destroy.output.format)?;
@@ -232,7 +231,7 @@ impl Args {
                 objects.name()
             ));
             // HyperShift's operator removes those of the running cluster.
-            planned.print_unrecorded();
+            print_unrecorded(&planned);
         } else {
             planned.check_unrecorded(self.destroy.include_unrecorded)?;
         }
@@ -248,7 +247,13 @@ impl DestroySummary {
         output::print_value(self, format, |_| {
             let objects = self.objects.iter().map(|object| format!("{object} deleted"));
             let cluster = format!("HostedCluster {}", self.hosted_cluster);
-            let lines = self.infrastructure.to_text().into_iter().chain(objects).chain([cluster]);
+            let lines = self
+                .infrastructure
+                .run
+                .iter()
+                .map(ToString::to_string)
+                .chain(objects)
+                .chain([cluster]);
             lines.collect::<Vec<_>>().join("\n")
         })
     }

@@ -1,5 +1,6 @@
 //! `lanyard destroy identities azure`: removes the identities of an ARO HCP development environment.
 
+use lanyard_changes::StackRemoval;
 use lanyard_clock::SystemClock;
 use lanyard_infra::stacks;
 use lanyard_service_principals::{
@@ -8,7 +9,7 @@ use lanyard_service_principals::{
 use serde::Serialize;
 
 use crate::commands::azure_account::AzureAccount;
-use crate::commands::azure_resources::destroy_stack::{DestroyArgs, StackRemoval};
+use crate::commands::azure_resources::destroy_stack::DestroyArgs;
 use crate::commands::azure_resources::shared_stack::SharedStack;
 use crate::commands::service_principals::{
     EnvironmentArgs, ServicePrincipalRow, rows_text, run_for_each,
@@ -117,7 +118,8 @@ fn planned_removal(objects: &CreatedObjects) -> String {
 
 fn print(document: &RemovalDocument, format: CliOutputFormat) -> Result<(), CommandError> {
     output::print_value(document, format, |line_width| {
-        let data_plane = document.data_plane.iter().filter_map(StackRemoval::to_text);
+        let data_plane =
+            document.data_plane.iter().filter_map(|it| it.run.as_ref()).map(ToString::to_string);
         let rows = rows_text(&document.service_principals, line_width);
         data_plane.chain([rows]).collect::<Vec<_>>().join("\n")
     })

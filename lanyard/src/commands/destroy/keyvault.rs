@@ -12,7 +12,7 @@ use lanyard_infra::stacks;
 use lanyard_vocabulary::{ArmResourceId, VaultName};
 
 use crate::commands::azure_account::AzureAccount;
-use crate::commands::azure_resources::destroy_stack::DestroyArgs;
+use crate::commands::azure_resources::destroy_stack::{DestroyArgs, print_result, remove};
 use crate::commands::azure_resources::shared_stack::SharedStack;
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output;
@@ -67,8 +67,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     if let Some(vault) = &deleted {
         check_purge(vault, has_tags(vault))?;
     }
-    let removal = stack.recorded(&args.destroy.run, &clock)?.remove(&args.destroy, &clock).await?;
-    let exit = removal.print(args.destroy.output.format)?;
+    let recorded = stack.recorded(&args.destroy.run, &clock)?;
+    let removal = remove(&recorded, &account, &args.destroy, &clock).await?;
+    let exit = print_result(&removal, args.destroy.output.format)?;
     if exit != CommandExit::Success {
         return Ok(exit);
     }

@@ -6,7 +6,7 @@ use lanyard_changes::{JournalCluster, JournalLocation};
 use lanyard_infra::ClusterName;
 use lanyard_vocabulary::{InfraId, ParseIdentifierError};
 
-use crate::commands::azure_resources::target_journal::{JournalContext, StateArgs, default_base};
+use crate::commands::azure_resources::journal_args::{JournalContext, StateArgs, default_base};
 use crate::exit::CommandError;
 
 const MISSING: &str = "--infra-id is missing";

@@ -2,22 +2,20 @@
 
 use std::path::Path;
 
+use lanyard_changes::RunSummary;
 use lanyard_clock::SharedClock;
 use lanyard_infra::manifests::ClusterAccount;
-use lanyard_infra::{AzureCredentialsFile, ClusterIdentities, InfraOutput};
+use lanyard_infra::{
+    AzureCredentialsFile, ClusterConfiguration, ClusterIdentities, ClusterTarget, DEFAULT_LOCATION,
+    IdentitySource, InfraOutput, RawConfiguration, RawInfra, read_identities, read_identity_file,
+};
 use lanyard_vocabulary::{EntraTenantId, InfraId};
 
 use super::Args;
 use super::infra_id::new_infra_id;
 use crate::commands::azure_account::{AzureAccount, read_credentials_file};
-use crate::commands::azure_resources::cluster_configuration::{
-    ClusterConfiguration, DEFAULT_LOCATION, IdentitySource, RawConfiguration, RawInfra,
-};
-use crate::commands::azure_resources::cluster_target::{
-    ClusterTarget, lint_findings, read_file, read_identities,
-};
-use crate::commands::azure_resources::report::RunSummary;
-use crate::commands::azure_resources::{RunArgs, plan_and_apply};
+use crate::commands::azure_resources::RunArgs;
+use crate::commands::azure_resources::cluster_stacks::{apply_target, load_target};
 use crate::commands::cluster_objects::ClusterObjects;
 use crate::commands::create::infra::raw_infra;
 use crate::exit::CommandError;
@@ -38,9 +36,9 @@ impl InfrastructureFile {
         args: &Args,
         environment: &ProcessEnvironment,
     ) -> Result<Self, CommandError> {
-        let (infra, notes) = read_file(path, InfraOutput::parse)?;
+        let mut findings = Vec::new();
+        let infra = read_identity_file(path, &mut findings, InfraOutput::parse)?;
         args.check_existing_resources(&infra)?;
-        let mut findings: Vec<_> = lint_findings(path, &notes).collect();
         let given = match args.identity_source() {
             Some(source) => read_identities(&source, &mut findings)?,
             None => None,
@@ -157,7 +155,7 @@ impl Args {
         let mut infra = raw_infra(&platform.groups, identities, roles, &platform.endpoint);
         // Other capabilities have no identity.
         infra.disable_cluster_capabilities.retain(|it| it == IMAGE_REGISTRY);
-        RawConfiguration {
+        let raw = RawConfiguration {
             name: Some(self.cluster.name.to_string()),
             infra_id: Some(infra_id.to_string()),
             location: Some(platform.location.as_deref().unwrap_or(DEFAULT_LOCATION).to_owned()),
@@ -167,14 +165,14 @@ impl Args {
                 ..infra
             }),
             iam: None,
-        }
-        .parse()
+        };
+        Ok(raw.parse()?)
     }
 }
 
 /// The infrastructure that the command creates.
 pub(super) struct NewInfrastructure {
-    account: AzureAccount,
+    pub(super) account: AzureAccount,
     configuration: ClusterConfiguration,
     tenant: EntraTenantId,
 }
@@ -217,7 +215,7 @@ impl NewInfrastructure {
         clock: &'a SharedClock,
     ) -> Result<ClusterTarget<'a>, CommandError> {
         let context = run.journal_context(&self.account, environment, clock);
-        ClusterTarget::load(context, &self.configuration, &run.state).await
+        load_target(context, &self.configuration, &run.state).await
     }
 
     /// Where the cluster's resources are.
@@ -235,7 +233,7 @@ impl NewInfrastructure {
 
 /// The infrastructure output of the target.
 pub(super) fn parse_output(target: &ClusterTarget<'_>) -> Result<InfraOutput, CommandError> {
-    let text = target.infra_output().unwrap_or_default();
+    let text = target.infra_output(None).unwrap_or_default();
     let parsed = InfraOutput::parse(&text).map_err(|error| {
         CommandError::invalid_input("the infrastructure cannot be used for a cluster")
             .with_cause(&error)
@@ -247,13 +245,10 @@ pub(super) fn parse_output(target: &ClusterTarget<'_>) -> Result<InfraOutput, Co
 /// Creates the resources; `None` if the plan cannot be applied.
 pub(super) async fn apply(
     target: &ClusterTarget<'_>,
+    account: &AzureAccount,
     run: &RunArgs,
     clock: &SharedClock,
 ) -> Result<Option<RunSummary>, CommandError> {
-    let check = |live: &lanyard_changes::LiveState| target.check_live(live);
-    let report = plan_and_apply(&target.stack, run, &check, clock).await?;
-    Ok(report.map(|report| {
-        let headroom = target.stack.account.arm.lowest_headroom();
-        RunSummary::new(&report, &target.stack.graph, headroom)
-    }))
+    let report = apply_target(target, account, run, clock).await?;
+    Ok(report.map(|report| RunSummary::new(&report, &target.stack)))
 }

@@ -5,162 +5,130 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lanyard_azure::ResourceTags;
-use lanyard_infra::azure_name_rules::RESOURCE_GROUP;
-use lanyard_infra::manifests::EndpointAccess;
-use lanyard_infra::{
-    BaseDomain, ClusterIdentifiers, ExistingNetwork, IamParameters, InfraParameters, LegacyNames,
-    RoleProfile,
-};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
 use serde::Deserialize;
 
-use crate::exit::CommandError;
+use crate::azure_name_rules::RESOURCE_GROUP;
+use crate::cluster_identifiers::{BaseDomain, ClusterIdentifiers};
+use crate::iam_graph::IamParameters;
+use crate::identity_source::IdentitySource;
+use crate::infra_graph::{ExistingNetwork, InfraParameters, LegacyNames};
+use crate::manifests::EndpointAccess;
+use crate::role_assignments::RoleProfile;
 
 /// The default region of HyperShift's commands.
-pub(in crate::commands) const DEFAULT_LOCATION: &str = "eastus";
+pub const DEFAULT_LOCATION: &str = "eastus";
 
 /// The file of `--filename`, and the values of flags. All values are text, so that every problem is reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::commands) struct RawConfiguration {
-    pub(in crate::commands) name: Option<String>,
+pub struct RawConfiguration {
+    pub name: Option<String>,
     #[serde(alias = "infraID")]
-    pub(in crate::commands) infra_id: Option<String>,
-    pub(in crate::commands) location: Option<String>,
-    pub(in crate::commands) infra: Option<RawInfra>,
-    pub(in crate::commands) iam: Option<RawIam>,
+    pub infra_id: Option<String>,
+    pub location: Option<String>,
+    pub infra: Option<RawInfra>,
+    pub iam: Option<RawIam>,
 }
 
 /// The part of the configuration for `create infra azure`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::commands) struct RawInfra {
-    pub(in crate::commands) base_domain: Option<String>,
+pub struct RawInfra {
+    pub base_domain: Option<String>,
     #[serde(default)]
-    pub(in crate::commands) resource_group_name: Option<String>,
+    pub resource_group_name: Option<String>,
     #[serde(default)]
-    pub(in crate::commands) resource_group_tags: BTreeMap<String, String>,
+    pub resource_group_tags: BTreeMap<String, String>,
     #[serde(alias = "vnetID")]
-    pub(in crate::commands) vnet_id: Option<String>,
+    pub vnet_id: Option<String>,
     #[serde(alias = "subnetID")]
-    pub(in crate::commands) subnet_id: Option<String>,
+    pub subnet_id: Option<String>,
     #[serde(alias = "networkSecurityGroupID")]
-    pub(in crate::commands) network_security_group_id: Option<String>,
-    pub(in crate::commands) endpoint_access: Option<String>,
+    pub network_security_group_id: Option<String>,
+    pub endpoint_access: Option<String>,
     #[serde(alias = "endpointAccessPrivateNatSubnetID")]
-    pub(in crate::commands) endpoint_access_private_nat_subnet_id: Option<String>,
+    pub endpoint_access_private_nat_subnet_id: Option<String>,
     #[serde(alias = "publicZoneID")]
-    pub(in crate::commands) public_zone_id: Option<String>,
-    pub(in crate::commands) workload_identities_file: Option<PathBuf>,
-    pub(in crate::commands) managed_identities_file: Option<PathBuf>,
-    pub(in crate::commands) data_plane_identities_file: Option<PathBuf>,
+    pub public_zone_id: Option<String>,
+    pub workload_identities_file: Option<PathBuf>,
+    pub managed_identities_file: Option<PathBuf>,
+    pub data_plane_identities_file: Option<PathBuf>,
     #[serde(default)]
-    pub(in crate::commands) assign_identity_roles: bool,
-    pub(in crate::commands) role_profile: Option<RoleProfileName>,
-    pub(in crate::commands) dns_zone_resource_group_name: Option<String>,
+    pub assign_identity_roles: bool,
+    pub role_profile: Option<RoleProfile>,
+    pub dns_zone_resource_group_name: Option<String>,
     #[serde(alias = "encryptionKeyResourceID")]
-    pub(in crate::commands) encryption_key_resource_id: Option<String>,
+    pub encryption_key_resource_id: Option<String>,
     #[serde(default)]
-    pub(in crate::commands) disable_cluster_capabilities: Vec<String>,
-    pub(in crate::commands) max_nodes: Option<u32>,
+    pub disable_cluster_capabilities: Vec<String>,
+    pub max_nodes: Option<u32>,
 }
 
 /// The part of the configuration for `create iam azure`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::commands) struct RawIam {
-    pub(in crate::commands) resource_group_name: Option<String>,
+pub struct RawIam {
+    pub resource_group_name: Option<String>,
     #[serde(alias = "oidcIssuerURL")]
-    pub(in crate::commands) oidc_issuer_url: Option<String>,
+    pub oidc_issuer_url: Option<String>,
     #[serde(default, alias = "enableKMS")]
-    pub(in crate::commands) enable_kms: bool,
-}
-
-/// The choice of roles and scopes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(in crate::commands) enum RoleProfileName {
-    /// The roles of HyperShift at resource groups; Contributor for two components
-    #[default]
-    Hypershift,
-    /// The built-in roles for hosted control planes instead of Contributor
-    HostedControlPlanes,
-    /// These roles at single resources where possible, as the ARO HCP service assigns them
-    LeastPrivilege,
-}
-
-impl From<RoleProfileName> for RoleProfile {
-    fn from(name: RoleProfileName) -> Self {
-        match name {
-            RoleProfileName::Hypershift => Self::Hypershift,
-            RoleProfileName::HostedControlPlanes => Self::HostedControlPlanes,
-            RoleProfileName::LeastPrivilege => Self::LeastPrivilege,
-        }
-    }
+    pub enable_kms: bool,
 }
 
 /// A valid configuration.
 #[derive(Debug, Clone)]
-pub(in crate::commands) struct ClusterConfiguration {
-    pub(in crate::commands) identifiers: ClusterIdentifiers,
-    pub(in crate::commands) location: String,
-    pub(in crate::commands) infra: Option<InfraConfiguration>,
-    pub(in crate::commands) iam: Option<IamConfiguration>,
+pub struct ClusterConfiguration {
+    pub identifiers: ClusterIdentifiers,
+    pub location: String,
+    pub infra: Option<InfraConfiguration>,
+    pub iam: Option<IamConfiguration>,
 }
 
 /// The valid configuration of the stack `infra`.
 #[derive(Debug, Clone)]
-pub(in crate::commands) struct InfraConfiguration {
-    pub(in crate::commands) base_domain: BaseDomain,
+pub struct InfraConfiguration {
+    pub base_domain: BaseDomain,
     resource_group: Option<String>,
     group_tags: ResourceTags,
     security_group: Option<ArmResourceId>,
     network: Option<ExistingNetwork>,
     nat_subnet: Option<ArmResourceId>,
-    pub(in crate::commands) public_zone: Option<ArmResourceId>,
-    pub(in crate::commands) identities: IdentitySource,
-    pub(in crate::commands) roles: Option<RoleConfiguration>,
-    pub(in crate::commands) max_nodes: Option<u32>,
+    pub public_zone: Option<ArmResourceId>,
+    pub identities: IdentitySource,
+    pub roles: Option<RoleConfiguration>,
+    pub max_nodes: Option<u32>,
 }
 
 /// Which roles the identities of the cluster get.
 #[derive(Debug, Clone)]
-pub(in crate::commands) struct RoleConfiguration {
-    pub(in crate::commands) profile: RoleProfile,
-    pub(in crate::commands) dns_group: String,
-    pub(in crate::commands) image_registry: bool,
-    pub(in crate::commands) encryption_key: Option<ArmResourceId>,
-}
-
-/// Where the client ids of a cluster's identities come from.
-#[derive(Debug, Clone)]
-pub(in crate::commands) enum IdentitySource {
-    /// The stack `iam` of the same configuration creates them.
-    Created,
-    /// The workload identities file.
-    WorkloadFile(PathBuf),
-    /// The files of an ARO HCP cluster.
-    ManagedFiles { control_plane: Option<PathBuf>, data_plane: Option<PathBuf> },
+pub struct RoleConfiguration {
+    pub profile: RoleProfile,
+    pub dns_group: String,
+    pub image_registry: bool,
+    pub encryption_key: Option<ArmResourceId>,
 }
 
 /// The valid configuration of the stack `iam`.
 #[derive(Debug, Clone)]
-pub(in crate::commands) struct IamConfiguration {
+pub struct IamConfiguration {
     resource_group: String,
     issuer: String,
-    pub(in crate::commands) with_kms: bool,
+    pub with_kms: bool,
 }
 
 impl RawConfiguration {
     /// Reads a configuration file. Relative paths of identity files are relative to its directory.
-    pub(in crate::commands) fn read(path: &Path) -> Result<Self, CommandError> {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            CommandError::invalid_input(format!("{shown} cannot be read")).with_cause(&error)
-        })?;
-        let mut raw: Self = serde_saphyr::from_str(&text).map_err(|error| {
-            CommandError::invalid_input(format!("{shown} is not a configuration"))
-                .with_cause(&error)
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigurationError`] if the file cannot be read, or has other fields.
+    pub fn read(path: &Path) -> Result<Self, ConfigurationError> {
+        let named = || path.to_owned();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigurationError::Unreadable { path: named(), source })?;
+        let mut raw: Self = serde_saphyr::from_str(&text).map_err(|source| {
+            ConfigurationError::NoConfiguration { path: named(), source: source.into() }
         })?;
         let directory = path.parent().unwrap_or(Path::new("."));
         if let Some(infra) = &mut raw.infra {
@@ -179,8 +147,8 @@ impl RawConfiguration {
     ///
     /// # Errors
     ///
-    /// One error that names every field with a problem.
-    pub(in crate::commands) fn parse(self) -> Result<ClusterConfiguration, CommandError> {
+    /// [`ConfigurationError::Values`], which names every field with a problem.
+    pub fn parse(self) -> Result<ClusterConfiguration, ConfigurationError> {
         let mut problems = ProblemList::default();
         let name = problems.require("name", self.name);
         let infra_id = problems.require("infraId", self.infra_id);
@@ -203,7 +171,7 @@ impl RawConfiguration {
             Some(identifiers) if problems.0.is_empty() => {
                 Ok(ClusterConfiguration { identifiers, location, infra, iam })
             }
-            _ => Err(CommandError::invalid_input(problems.0.join("\n"))),
+            _ => Err(ConfigurationError::Values(problems.0)),
         }
     }
 }
@@ -302,7 +270,7 @@ impl RawInfra {
         let encryption_key = problems
             .optional("infra.encryptionKeyResourceId", self.encryption_key_resource_id.clone());
         if !self.assign_identity_roles {
-            if self.role_profile.is_some_and(|profile| profile != RoleProfileName::Hypershift) {
+            if self.role_profile.is_some_and(|profile| profile != RoleProfile::Hypershift) {
                 problems.add("infra.roleProfile", "has no effect without `assignIdentityRoles`");
             }
             return None;
@@ -315,7 +283,7 @@ impl RawInfra {
             );
         }
         Some(RoleConfiguration {
-            profile: self.role_profile.unwrap_or_default().into(),
+            profile: self.role_profile.unwrap_or_default(),
             dns_group: dns_group.to_owned(),
             image_registry: self.disable_cluster_capabilities.is_empty(),
             encryption_key,
@@ -343,7 +311,7 @@ impl RawIam {
 
 impl ClusterConfiguration {
     /// The parameters of the stack `infra`.
-    pub(in crate::commands) fn infra_parameters(
+    pub fn infra_parameters(
         &self,
         infra: &InfraConfiguration,
         subscription: &SubscriptionId,
@@ -364,7 +332,7 @@ impl ClusterConfiguration {
     }
 
     /// The parameters of the stack `iam`.
-    pub(in crate::commands) fn iam_parameters(
+    pub fn iam_parameters(
         &self,
         iam: &IamConfiguration,
         subscription: &SubscriptionId,
@@ -378,6 +346,30 @@ impl ClusterConfiguration {
             with_kms: iam.with_kms,
         }
     }
+}
+
+/// A configuration is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigurationError {
+    /// The file cannot be read.
+    #[error("{} cannot be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no YAML document with the fields of a configuration.
+    #[error("{} is not a configuration", path.display())]
+    NoConfiguration {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<serde_saphyr::Error>,
+    },
+    /// Fields have problems, one text each.
+    #[error("{}", .0.join("\n"))]
+    Values(Vec<String>),
 }
 
 /// The problems of a configuration.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_changes::{
-    ContainerAccess, Journal, JournalAccess, JournalCluster, JournalError, JournalHolder,
-    JournalLocation, JournalStoreError, RecordedState,
+    ContainerAccess, JournalAccess, JournalCluster, JournalEvent, JournalHolder, JournalLocation,
+    JournalTarget,
 };
 use lanyard_clock::SharedClock;
 use lanyard_infra::stacks;
@@ -47,14 +47,6 @@ pub(in crate::commands) struct JournalContext<'a> {
     pub(in crate::commands) lock_timeout: Option<Duration>,
 }
 
-/// The journal of a command.
-#[derive(Debug, Clone)]
-pub(in crate::commands) struct TargetJournal {
-    pub(in crate::commands) location: JournalLocation,
-    cluster: JournalCluster,
-    access: JournalAccess,
-}
-
 impl StateArgs {
     /// The journal of a cluster or a stack. `name` is a part of the default location.
     pub(in crate::commands) fn journal(
@@ -62,11 +54,12 @@ impl StateArgs {
         context: JournalContext<'_>,
         cluster: JournalCluster,
         name: &str,
-    ) -> Result<TargetJournal, CommandError> {
+    ) -> Result<JournalTarget, CommandError> {
         let JournalContext { account, environment, .. } = context;
         let location =
             self.location(environment, account.endpoints, &account.subscription, name)?;
-        Ok(TargetJournal { location, cluster, access: context.access() })
+        let access = context.access();
+        Ok(JournalTarget { location, cluster, access, on_event: print_event })
     }
 
     /// Where the journal is. `name` is a part of the default location.
@@ -95,7 +88,7 @@ impl StateArgs {
             return Some(Err(error));
         }
         let cluster = location.read_cluster(&context.access()).await;
-        Some(cluster.map_err(|error| journal_error(&error)))
+        Some(cluster.map_err(CommandError::from))
     }
 }
 
@@ -155,52 +148,11 @@ fn this_process(clock: &SharedClock) -> JournalHolder {
     JournalHolder::new(&format!("`lanyard {command}`, process {process} on {host}, since {since}"))
 }
 
-/// Converts an error of the journal into an error for the user.
-pub(in crate::commands) fn journal_error(error: &JournalError) -> CommandError {
-    CommandError::unavailable("the journal cannot be used").with_cause(error).with_hint_of(error)
-}
-
-impl TargetJournal {
-    /// What the journal records; `None` if there is no journal. Does not lock it.
-    pub(in crate::commands) async fn read(&self) -> Result<Option<RecordedState>, CommandError> {
-        let recorded = self.location.read(&self.access, &self.cluster).await;
-        recorded.map_err(|error| journal_error(&error))
-    }
-
-    /// Does the work with the journal open for writing.
-    pub(in crate::commands) async fn write<T>(
-        &self,
-        work: impl AsyncFnOnce(&Journal) -> Result<T, CommandError>,
-    ) -> Result<T, CommandError> {
-        let opened = self.location.open(&self.access, &self.cluster, &print_wait);
-        let journal = opened.await.map_err(|error| journal_error(&error))?;
-        let result = work(&journal).await;
-        print_warning(journal.close().await);
-        result
-    }
-
-    /// Does work that writes no entries while no other command writes to the journal.
-    pub(in crate::commands) async fn with_lock<T>(
-        &self,
-        work: impl Future<Output = T>,
-    ) -> Result<T, CommandError> {
-        let locked = self.location.lock(&self.access, &self.cluster, &print_wait).await;
-        let lock = locked.map_err(|error| journal_error(&error))?;
-        let result = lock.while_held(work).await;
-        print_warning(lock.release().await);
-        result.map_err(|error| journal_error(&error))
-    }
-}
-
-/// Tells the user that another command uses the journal.
-fn print_wait(error: &JournalStoreError, timeout: Duration) {
-    let reason = format_error_chain(error);
-    output::print_stderr(&format!("waiting up to {} s: {reason}", timeout.as_secs()));
-}
-
-/// A lease that cannot be released ends by itself.
-fn print_warning(released: Result<(), JournalError>) {
-    if let Err(error) = released {
-        output::print_stderr(&format!("warning: {}", format_error_chain(&error)));
-    }
+fn print_event(event: JournalEvent<'_>) {
+    output::print_stderr(&match event {
+        JournalEvent::Waiting { reason, timeout } => {
+            format!("waiting up to {} s: {}", timeout.as_secs(), format_error_chain(reason))
+        }
+        JournalEvent::NotReleased(error) => format!("warning: {}", format_error_chain(error)),
+    });
 }
