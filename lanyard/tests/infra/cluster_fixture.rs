@@ -12,10 +12,11 @@ use lanyard_azure::{
 };
 use lanyard_changes::{
     AzureAccess, AzureEffect, AzureGraph, AzureResource, ContainerAccess, DestroyPlan, Journal,
-    JournalAccess, JournalCluster, JournalError, JournalHolder, JournalLocation, LiveState,
-    NoProgress, NothingToRollBack, OwnershipTags, Plan, RecordedState, ResourceKey, RollBackPlan,
-    RunContext, RunOptions, RunReport, StackName, apply, assigns_roles, destroy, open_directory,
-    read_live, recorded_principals, role_principals, roll_back, wait_for_interrupted_writes,
+    JournalAccess, JournalCluster, JournalError, JournalHolder, JournalLocation, JournalTarget,
+    LiveState, NoProgress, NothingToRollBack, OwnershipTags, Plan, RecordedState, ResourceKey,
+    RollBackPlan, RunContext, RunOptions, RunReport, StackName, apply, assigns_roles, destroy,
+    open_directory, read_live, recorded_principals, role_principals, roll_back,
+    wait_for_interrupted_writes,
 };
 use lanyard_clock::SharedClock;
 use lanyard_infra::{ClusterIdentifiers, infra_resources, plan_changes, stacks};
@@ -155,8 +156,7 @@ impl ClusterFixture {
         &self,
         access: &JournalAccess,
     ) -> Result<Journal, JournalError> {
-        let (location, _) = self.container.as_ref().unwrap();
-        location.open(access, &self.journal_cluster(), &|_, _| ()).await
+        self.container_journal(self.journal_cluster(), access).open().await
     }
 
     /// Opens the journal in the container as a command for another cluster would.
@@ -165,9 +165,13 @@ impl ClusterFixture {
         name: &str,
         access: &JournalAccess,
     ) -> Result<Journal, JournalError> {
-        let (location, _) = self.container.as_ref().unwrap();
         let cluster = JournalCluster { name: name.to_owned(), ..self.journal_cluster() };
-        location.open(access, &cluster, &|_, _| ()).await
+        self.container_journal(cluster, access).open().await
+    }
+
+    fn container_journal(&self, cluster: JournalCluster, access: &JournalAccess) -> JournalTarget {
+        let (location, _) = self.container.clone().unwrap();
+        JournalTarget { location, cluster, access: access.clone(), on_event: |_| () }
     }
 
     /// The lines of the journal in the container.

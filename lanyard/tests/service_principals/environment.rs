@@ -12,7 +12,7 @@ use lanyard_azure::{
     RetryPolicy,
 };
 use lanyard_changes::{
-    ContainerAccess, JournalAccess, JournalCluster, JournalHolder, JournalLocation, JournalLock,
+    ContainerAccess, JournalAccess, JournalCluster, JournalHolder, JournalLock, JournalTarget,
 };
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_credential::bundle::CertificateBundle;
@@ -187,8 +187,8 @@ impl Environment {
             stack_rule: stacks::can_contain,
             lock_timeout: None,
         };
-        let location: JournalLocation = JOURNAL.parse().unwrap();
-        location.lock(&access, &self.cluster, &|_, _| ()).await
+        let (location, cluster) = (JOURNAL.parse().unwrap(), self.cluster.clone());
+        JournalTarget { location, cluster, access, on_event: |_| () }.lock().await
     }
 
     fn send(&self, method: &str, audience: &str, url: &str, body: &Value) -> (u16, Value) {

@@ -10,9 +10,8 @@ use lanyard_clock::SharedClock;
 use super::container::{ContainerAccess, JournalContainer, JournalHolder};
 use super::container_url::{JournalContainerUrl, ParseJournalUrlError};
 use super::directory::JournalDirectory;
-use super::lock::JournalLock;
 use super::store::{JournalStore, JournalStoreError};
-use super::{Journal, JournalCluster, JournalError, RecordedState, StackRule};
+use super::{Journal, JournalCluster, JournalError, StackRule};
 
 /// Where a journal is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +36,6 @@ pub struct JournalAccess {
     /// How long to wait for another command that uses the journal; `None` for the default of the location.
     pub lock_timeout: Option<Duration>,
 }
-
-/// The pause between two attempts to open a journal that another command uses.
-const LOCK_PAUSE: Duration = Duration::from_secs(5);
-/// How long to wait for the lease of another command: longer than the lease of a killed command lasts.
-const LEASE_TIMEOUT: Duration = Duration::from_secs(75);
 
 impl FromStr for JournalLocation {
     type Err = ParseJournalUrlError;
@@ -77,23 +71,6 @@ impl JournalLocation {
         }
     }
 
-    /// Reads the journal without locking it; `None` if there is none, or an empty one.
-    ///
-    /// # Errors
-    ///
-    /// [`JournalError`] if the journal cannot be read, or is invalid.
-    pub async fn read(
-        &self,
-        access: &JournalAccess,
-        cluster: &JournalCluster,
-    ) -> Result<Option<RecordedState>, JournalError> {
-        let content = self.read_content(access).await?;
-        // A command that only locks the journal leaves an empty one.
-        let content = content.filter(|content| content.contains('\n'));
-        let parse = |content: String| super::parse_state(&content, cluster, access.stack_rule);
-        content.map(parse).transpose()
-    }
-
     /// Reads the cluster of the journal without locking it; `None` if there is no journal, or an empty one.
     ///
     /// # Errors
@@ -107,7 +84,10 @@ impl JournalLocation {
         super::parse_cluster(&content.unwrap_or_default())
     }
 
-    async fn read_content(&self, access: &JournalAccess) -> Result<Option<String>, JournalError> {
+    pub(super) async fn read_content(
+        &self,
+        access: &JournalAccess,
+    ) -> Result<Option<String>, JournalError> {
         let content = match self {
             Self::Directory(path) => JournalDirectory::read(path).map_err(JournalStoreError::from),
             Self::Container(url) => {
@@ -118,72 +98,7 @@ impl JournalLocation {
         content.map_err(|source| JournalError::Store { source })
     }
 
-    /// Opens the journal for writing. While another command uses it, waits for that command, and calls
-    /// `on_wait` once with the error.
-    ///
-    /// # Errors
-    ///
-    /// [`JournalError`] if the journal cannot be used, or is invalid.
-    pub async fn open(
-        &self,
-        access: &JournalAccess,
-        cluster: &JournalCluster,
-        on_wait: &(dyn Fn(&JournalStoreError, Duration) + Sync),
-    ) -> Result<Journal, JournalError> {
-        let (store, content) = self.wait_for_store(access, on_wait).await?;
-        Journal::open(&content, store, cluster, access.stack_rule).await
-    }
-
-    /// Locks the journal for a command that writes no entries. Waits for another command as [`open`](Self::open) does.
-    ///
-    /// # Errors
-    ///
-    /// [`JournalError`] if the journal cannot be used, or belongs to another cluster.
-    pub async fn lock(
-        &self,
-        access: &JournalAccess,
-        cluster: &JournalCluster,
-        on_wait: &(dyn Fn(&JournalStoreError, Duration) + Sync),
-    ) -> Result<JournalLock, JournalError> {
-        let (store, content) = self.wait_for_store(access, on_wait).await?;
-        let lock = JournalLock::new(store);
-        if let Err(error) = super::check_cluster(&content, cluster) {
-            // The first error is the one to report; the lease ends by itself.
-            drop(lock.release().await);
-            return Err(error);
-        }
-        Ok(lock)
-    }
-
-    async fn wait_for_store(
-        &self,
-        access: &JournalAccess,
-        on_wait: &(dyn Fn(&JournalStoreError, Duration) + Sync),
-    ) -> Result<(JournalStore, String), JournalError> {
-        let timeout = access.lock_timeout.unwrap_or(match self {
-            Self::Directory(_) => Duration::ZERO,
-            Self::Container(_) => LEASE_TIMEOUT,
-        });
-        let end = access.clock.monotonic().saturating_add(timeout);
-        let mut waits = false;
-        loop {
-            let error = match self.open_store(access).await {
-                Err(error) if error.is_locked() => error,
-                opened => return opened.map_err(|source| JournalError::Store { source }),
-            };
-            let left = end.saturating_sub(access.clock.monotonic());
-            if left.is_zero() {
-                return Err(JournalError::Store { source: error });
-            }
-            if !waits {
-                on_wait(&error, timeout);
-                waits = true;
-            }
-            access.clock.sleep(left.min(LOCK_PAUSE)).await;
-        }
-    }
-
-    async fn open_store(
+    pub(super) async fn open_store(
         &self,
         access: &JournalAccess,
     ) -> Result<(JournalStore, String), JournalStoreError> {

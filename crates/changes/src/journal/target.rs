@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::{
-    Journal, JournalAccess, JournalCluster, JournalError, JournalLocation, JournalStoreError,
-    RecordedState,
-};
+use super::lock::JournalLock;
+use super::store::{JournalStore, JournalStoreError};
+use super::{Journal, JournalAccess, JournalCluster, JournalError, JournalLocation, RecordedState};
 
 /// The journal of one command.
 #[derive(Debug, Clone)]
@@ -34,46 +33,102 @@ pub enum JournalEvent<'a> {
     NotReleased(&'a JournalError),
 }
 
+/// The pause between two attempts to open a journal that another command uses.
+const LOCK_PAUSE: Duration = Duration::from_secs(5);
+/// How long to wait for the lease of another command: longer than the lease of a killed command lasts.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(75);
+
 impl JournalTarget {
-    /// What the journal records; `None` if there is no journal. Does not lock it.
+    /// What the journal records; `None` if there is none, or an empty one. Does not lock it.
     ///
     /// # Errors
     ///
     /// [`JournalError`] if the journal cannot be read, or is invalid.
     pub async fn read(&self) -> Result<Option<RecordedState>, JournalError> {
-        self.location.read(&self.access, &self.cluster).await
+        let content = self.location.read_content(&self.access).await?;
+        // A command that only locks the journal leaves an empty one.
+        let content = content.filter(|content| content.contains('\n'));
+        let parse =
+            |content: String| super::parse_state(&content, &self.cluster, self.access.stack_rule);
+        content.map(parse).transpose()
     }
 
-    /// Does the work with the journal open for writing.
+    /// Does the work with the journal open for writing. Waits for another command that uses it.
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the journal cannot be opened; that of the work.
+    /// [`JournalError`] if the journal cannot be used, or is invalid; the error of the work.
     pub async fn write<T, E: From<JournalError>>(
         &self,
         work: impl AsyncFnOnce(&Journal) -> Result<T, E>,
     ) -> Result<T, E> {
-        let journal = self.location.open(&self.access, &self.cluster, &self.on_wait()).await?;
+        let journal = self.open().await?;
         let result = work(&journal).await;
         self.report_release(journal.close().await);
         result
+    }
+
+    /// Opens the journal for writing; it must be closed.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the journal cannot be used, or is invalid.
+    pub async fn open(&self) -> Result<Journal, JournalError> {
+        let (store, content) = self.wait_for_store().await?;
+        Journal::open(&content, store, &self.cluster, self.access.stack_rule).await
     }
 
     /// Does work that writes no entries while no other command writes to the journal.
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the journal cannot be locked, or the lock was lost.
+    /// [`JournalError`] if the journal cannot be used, belongs to another cluster, or the lock was lost.
     pub async fn with_lock<T>(&self, work: impl Future<Output = T>) -> Result<T, JournalError> {
-        let lock = self.location.lock(&self.access, &self.cluster, &self.on_wait()).await?;
+        let lock = self.lock().await?;
         let result = lock.while_held(work).await;
         self.report_release(lock.release().await);
         result
     }
 
-    fn on_wait(&self) -> impl Fn(&JournalStoreError, Duration) + Sync + use<> {
-        let on_event = self.on_event;
-        move |reason, timeout| on_event(JournalEvent::Waiting { reason, timeout })
+    /// Locks the journal; it must be released.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`with_lock`](Self::with_lock).
+    pub async fn lock(&self) -> Result<JournalLock, JournalError> {
+        let (store, content) = self.wait_for_store().await?;
+        let lock = JournalLock::new(store);
+        if let Err(error) = super::check_cluster(&content, &self.cluster) {
+            // The first error is the one to report; the lease ends by itself.
+            drop(lock.release().await);
+            return Err(error);
+        }
+        Ok(lock)
+    }
+
+    async fn wait_for_store(&self) -> Result<(JournalStore, String), JournalError> {
+        let clock = &self.access.clock;
+        let timeout = self.access.lock_timeout.unwrap_or(match self.location {
+            JournalLocation::Directory(_) => Duration::ZERO,
+            JournalLocation::Container(_) => LEASE_TIMEOUT,
+        });
+        let end = clock.monotonic().saturating_add(timeout);
+        let mut waits = false;
+        loop {
+            let reason = match self.location.open_store(&self.access).await {
+                Err(error) if error.is_locked() => error,
+                opened => return opened.map_err(|source| JournalError::Store { source }),
+            };
+            let left = end.saturating_sub(clock.monotonic());
+            if left.is_zero() {
+                return Err(JournalError::Store { source: reason });
+            }
+            if !waits {
+                (self.on_event)(JournalEvent::Waiting { reason: &reason, timeout });
+                waits = true;
+            }
+            clock.sleep(left.min(LOCK_PAUSE)).await;
+        }
     }
 
     fn report_release(&self, released: Result<(), JournalError>) {
