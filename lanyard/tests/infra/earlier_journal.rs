@@ -16,8 +16,8 @@ pub(crate) enum LastWrite {
     CreationSent,
     /// The journal does not record the result of the deletion.
     DeletionSent,
-    /// Azure works on the creation.
-    CreationAccepted,
+    /// Azure works on the write.
+    Accepted,
 }
 
 /// The entries of a journal.
@@ -38,7 +38,7 @@ impl EarlierJournal {
             let last = match entry["entry"].as_str().unwrap() {
                 "recorded" => LastWrite::Recorded,
                 "removed" => LastWrite::Removed,
-                "accepted" => LastWrite::CreationAccepted,
+                "accepted" => LastWrite::Accepted,
                 _ if entry["write"] == "delete" => LastWrite::DeletionSent,
                 _ => LastWrite::CreationSent,
             };

@@ -37,7 +37,7 @@ pub(crate) struct EarlierRun {
 impl EarlierRun {
     pub(crate) async fn start() -> Self {
         const GROUP: &str = "/resourceGroups/other-team";
-        let cluster = ClusterFixture::start_with_some_roles().await;
+        let cluster = Box::pin(ClusterFixture::start_with_some_roles()).await;
         let body = json!({ "location": "eastus", "tags": { "lanyard-cluster": "other" } });
         let nsg = format!("{GROUP}/providers/Microsoft.Network/networkSecurityGroups/other");
         let foreign = vec![
@@ -67,7 +67,7 @@ impl EarlierRun {
         let mut operations = BTreeMap::new();
         for (key, write) in &writes {
             let body = match write {
-                LastWrite::CreationAccepted => Some(self.cluster.live(key).await),
+                LastWrite::Accepted => Some(self.cluster.live(key).await),
                 LastWrite::DeletionSent if unknown != UnknownWrites::Lost => None,
                 _ => continue,
             };
@@ -75,7 +75,7 @@ impl EarlierRun {
                 operations.insert(key.clone(), operation);
             }
         }
-        self.install(&journal.with_values_of(&values, &operations), &operations).await;
+        self.install(journal, &values, operations, unknown).await;
     }
 
     /// Brings the local Azure to the state of the interrupted repair, in which the network is repaired and the load
@@ -99,7 +99,7 @@ impl EarlierRun {
         assert_eq!(cluster.start_write("vnet", Some(vnet)).await, None);
         self.slow_down(unknown).await;
         let operations = self.write_load_balancer(Some(balancer)).await;
-        self.install(&journal.with_values_of(&values, &operations), &operations).await;
+        self.install(journal, &values, operations, unknown).await;
         earlier
     }
 
@@ -124,7 +124,7 @@ impl EarlierRun {
         }
         self.slow_down(unknown).await;
         let operations = self.write_load_balancer(None).await;
-        self.install(&journal.with_values_of(&values, &operations), &operations).await;
+        self.install(journal, &values, operations, unknown).await;
         self.cluster.set_graph_keys(|key| ![DELETED_ROLE, BALANCER].contains(&key));
         earlier
     }
@@ -151,14 +151,24 @@ impl EarlierRun {
         }
     }
 
-    /// Installs the journal. Azure still works on the operations.
-    async fn install(&mut self, journal: &str, operations: &BTreeMap<String, PendingOperation>) {
+    /// Installs the journal with the values of this local Azure, which still works on the operations.
+    async fn install(
+        &mut self,
+        journal: &EarlierJournal,
+        values: &str,
+        operations: BTreeMap<String, PendingOperation>,
+        unknown: UnknownWrites,
+    ) {
+        let writes = journal.last_writes();
+        let is_pending =
+            |it: &&LastWrite| **it == LastWrite::Accepted && unknown != UnknownWrites::Forgotten;
+        assert_eq!(operations.len(), writes.values().filter(is_pending).count());
         self.set_long_running(&json!([])).await;
         for key in operations.keys() {
             let state = self.cluster.live(key).await["properties"]["provisioningState"].take();
             assert_ne!(state, "Succeeded", "{key}");
         }
-        self.cluster.replace_journal(journal).await;
+        self.cluster.replace_journal(&journal.with_values_of(values, &operations)).await;
         self.cluster.set_graph_keys(|_| true);
     }
 
