@@ -8,7 +8,7 @@ use azure_core::http::HttpClient;
 use azure_storage_blob::{BlobClient, BlobClientOptions};
 use lanyard_azure::{
     ArmBody as _, ArmClient, ArmRequest, AssignedPrincipalType, FederatedCredentialBody,
-    RoleAssignmentBody,
+    OperationStart, PendingOperation, RoleAssignmentBody,
 };
 use lanyard_changes::{
     AzureAccess, AzureEffect, AzureGraph, AzureResource, ContainerAccess, DestroyPlan, Journal,
@@ -29,6 +29,7 @@ use crate::request_cutter::{CutPosition, RequestCutter};
 use crate::virtual_time_azure::VirtualTimeAzure;
 
 const STACKS: [StackName; 2] = [stacks::INFRA, stacks::IAM];
+const FOREIGN_API_VERSION: &str = "2023-11-01";
 const STORAGE_BLOB_DATA_CONTRIBUTOR: &str = "ba92f5b4-2d11-453d-a403-e96b0029c9fe";
 
 /// The infrastructure of a cluster, its journal and the local Azure.
@@ -61,6 +62,26 @@ impl ClusterFixture {
     /// A self-managed cluster with identities and roles.
     pub(crate) async fn start_with_roles() -> Self {
         Self::start_with(cluster_resources).await
+    }
+
+    /// A self-managed cluster of which two components have identities and roles.
+    pub(crate) async fn start_with_some_roles() -> Self {
+        const KEPT: [&str; 4] = [
+            "identity/imageRegistry",
+            "identity/cloudProvider",
+            "role/ciro",
+            "role/cloud-provider",
+        ];
+        Self::start_with(|subscription| {
+            let mut resources = cluster_resources(subscription);
+            resources.retain(|resource| {
+                let key = resource.key.as_str();
+                let is_of_component = key.starts_with("identity/") || key.starts_with("role/");
+                !is_of_component || KEPT.iter().any(|kept| key.starts_with(kept))
+            });
+            resources
+        })
+        .await
     }
 
     async fn start_with(resources: impl FnOnce(&SubscriptionId) -> Vec<AzureResource>) -> Self {
@@ -186,6 +207,16 @@ impl ClusterFixture {
         });
         let text = String::from_utf8(content.await).unwrap();
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// The content of the journal in the directory.
+    pub(crate) async fn journal_text(&self) -> String {
+        tokio::fs::read_to_string(self.directory.path().join("journal.jsonl")).await.unwrap()
+    }
+
+    /// Replaces the content of the journal in the directory.
+    pub(crate) async fn replace_journal(&self, content: &str) {
+        tokio::fs::write(self.directory.path().join("journal.jsonl"), content).await.unwrap();
     }
 
     /// Removes the last entry of the journal in the directory, which ends the last run.
@@ -392,16 +423,60 @@ impl ClusterFixture {
         self.resources.iter().find(|it| it.key.as_str() == key).unwrap()
     }
 
+    /// The id of a resource at the start.
+    pub(crate) fn id(&self, key: &str) -> &str {
+        self.resource(key).id.as_str()
+    }
+
     /// The live resource with this key.
     pub(crate) async fn live(&self, key: &str) -> Value {
-        let id = &self.resource(key).id;
-        self.run(self.observer.fetch(id.as_str(), "2023-11-01")).await.unwrap().body
+        let resource = self.resource(key);
+        let read = self.observer.fetch(resource.id.as_str(), api_version(resource));
+        self.run(read).await.unwrap().body
     }
 
     /// Removes a resource from the configuration.
     pub(crate) fn remove_from_graph(&mut self, key: &str) {
         let resources = self.resources.iter().filter(|it| it.key.as_str() != key);
         self.graph = AzureGraph::new(resources.cloned().collect()).unwrap();
+    }
+
+    /// Limits the configuration to resources at the start that have one of these keys.
+    pub(crate) fn set_graph_keys(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let resources = self.resources.iter().filter(|it| is_kept(it.key.as_str()));
+        self.graph = AzureGraph::new(resources.cloned().collect()).unwrap();
+    }
+
+    /// Writes a resource of the cluster as another client would; without a body, deletes it. Returns the operation if
+    /// Azure has not completed the write.
+    pub(crate) async fn start_write(
+        &self,
+        key: &str,
+        body: Option<Value>,
+    ) -> Option<PendingOperation> {
+        let resource = self.resource(key);
+        let (id, version) = (resource.id.as_str(), api_version(resource));
+        let request = match body {
+            Some(body) => ArmRequest::put(id, version, body),
+            None => ArmRequest::delete(id, version),
+        };
+        match self.run(self.observer.start(&request)).await.unwrap() {
+            OperationStart::Completed(_) => None,
+            OperationStart::Pending(operation) => Some(operation),
+        }
+    }
+
+    /// Creates a resource outside the cluster, and returns its live body.
+    pub(crate) async fn create_foreign(&self, path: &str, body: Value) -> Value {
+        let path = format!("/subscriptions/{}{path}", self.azure.cluster.azure.subscription);
+        let request = ArmRequest::put(&path, FOREIGN_API_VERSION, body);
+        self.run(self.observer.send(&request)).await.unwrap();
+        self.foreign(&path).await
+    }
+
+    /// The live body of a resource outside the cluster.
+    pub(crate) async fn foreign(&self, id: &str) -> Value {
+        self.run(self.observer.fetch(id, FOREIGN_API_VERSION)).await.unwrap().body
     }
 
     /// Replaces a role assignment by one of the same name with the principal of another one.
@@ -414,13 +489,9 @@ impl ClusterFixture {
         };
         let mut properties = principal(key).await;
         properties["principalId"] = principal(other).await["principalId"].take();
-        properties.as_object_mut().unwrap().retain(|name, _| {
-            matches!(&**name, "roleDefinitionId" | "principalId" | "principalType")
-        });
         let deletion = ArmRequest::delete(id(key), version);
         self.run(self.observer.send(&deletion)).await.unwrap();
-        let body = serde_json::json!({ "properties": properties });
-        let request = ArmRequest::put(id(key), version, body);
+        let request = ArmRequest::put(id(key), version, assignment_body(properties));
         self.run(self.observer.send(&request)).await.unwrap();
     }
 
@@ -434,6 +505,15 @@ impl ClusterFixture {
         // The change is a long-running operation.
         self.azure.advance(Duration::from_mins(1)).await;
     }
+}
+
+/// The body that creates a role assignment with the properties of a live one.
+pub(crate) fn assignment_body(mut properties: Value) -> Value {
+    properties
+        .as_object_mut()
+        .unwrap()
+        .retain(|name, _| matches!(&**name, "roleDefinitionId" | "principalId" | "principalType"));
+    serde_json::json!({ "properties": properties })
 }
 
 fn api_version(resource: &AzureResource) -> &'static str {
