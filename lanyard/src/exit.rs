@@ -1,5 +1,6 @@
 //! Exit codes, which scripts may rely on, and error messages for users.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -100,12 +101,58 @@ impl CommandError {
     }
 }
 
-#[cfg(feature = "up")]
-impl From<lanyard_emulator_session::SessionError> for CommandError {
-    fn from(error: lanyard_emulator_session::SessionError) -> Self {
-        let exit =
-            if error.is_ambiguous() { CommandExit::Invalid } else { CommandExit::Unavailable };
-        Self { exit, message: format_error_chain(&error), hint: None }.with_hint_of(&error)
+/// `?` reports an error of a library with its causes and its hint.
+impl<E: std::error::Error + ErrorHint> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        let (message, hint) = (format_error_chain(&error), error.hint().map(Cow::into_owned));
+        let is_invalid = error.is_invalid_input();
+        let exit = if is_invalid { CommandExit::Invalid } else { CommandExit::Unavailable };
+        Self { exit, message, hint }
+    }
+}
+
+/// The errors of other libraries, which have no hint.
+pub(crate) trait ForeignResult<T> {
+    /// Reports the error as invalid input, after `message`.
+    fn or_invalid(self, message: impl fmt::Display) -> Result<T, CommandError>;
+    /// Reports the error as a problem of the environment, after `message`.
+    fn or_unavailable(self, message: impl fmt::Display) -> Result<T, CommandError>;
+}
+
+impl<T, E: std::error::Error> ForeignResult<T> for Result<T, E> {
+    fn or_invalid(self, message: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError::invalid_input(message.to_string()).with_cause(&error))
+    }
+
+    fn or_unavailable(self, message: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError::unavailable(message.to_string()).with_cause(&error))
+    }
+}
+
+/// The errors of commands, and those that `?` converts.
+pub(crate) trait ResultExt<T> {
+    /// Names the failed operation before the message.
+    fn context(self, operation: impl fmt::Display) -> Result<T, CommandError>;
+    /// Reports the error as invalid input.
+    fn as_invalid_input(self) -> Result<T, CommandError>;
+    /// Sets the hint.
+    fn hint(self, hint: impl fmt::Display) -> Result<T, CommandError>;
+}
+
+impl<T, E: Into<CommandError>> ResultExt<T> for Result<T, E> {
+    fn context(self, operation: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| {
+            let CommandError { exit, message, hint } = error.into();
+            CommandError { exit, message: format!("{operation}: {message}"), hint }
+        })
+    }
+
+    fn as_invalid_input(self) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError { exit: CommandExit::Invalid, ..error.into() })
+    }
+
+    fn hint(self, hint: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| error.into().with_hint(hint.to_string()))
     }
 }
 

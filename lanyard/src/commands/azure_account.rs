@@ -23,7 +23,7 @@ use lanyard_vocabulary::{Cloud, SubscriptionId, format_error_chain};
 use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use super::azure_transport;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The account flags of all infrastructure commands.
@@ -126,15 +126,11 @@ impl AzureAccount {
 pub(in crate::commands) fn read_credentials_file(
     path: &Path,
 ) -> Result<AzureCredentialsFile, CommandError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        CommandError::invalid_input(format!("--azure-creds: {} cannot be read", path.display()))
-            .with_cause(&error)
-    })?;
-    AzureCredentialsFile::parse(&text).map_err(|error| {
-        CommandError::invalid_input(format!("--azure-creds: {}", path.display()))
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })
+    let text = std::fs::read_to_string(path)
+        .or_invalid(format_args!("--azure-creds: {} cannot be read", path.display()))?;
+    AzureCredentialsFile::parse(&text)
+        .context(format_args!("--azure-creds: {}", path.display()))
+        .as_invalid_input()
 }
 
 fn sign_in_error(error: &azure_core::Error) -> CommandError {
@@ -320,7 +316,5 @@ fn parse_identity<T: std::str::FromStr<Err: std::error::Error>>(
     name: &str,
     text: &str,
 ) -> Result<T, CommandError> {
-    text.parse().map_err(|error: T::Err| {
-        CommandError::invalid_input(format!("{name} is invalid")).with_cause(&error)
-    })
+    text.parse().or_invalid(format_args!("{name} is invalid"))
 }

@@ -142,9 +142,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let mut signals = TerminationSignals::listen()?;
     let clock = SystemClock::shared();
     let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));
-    let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    let listening = BoundListener::bind(args.metrics_addr).await?;
     let parts = canary_parts(&environment, &metrics, &clock)?;
     let mut canary = IdentityCanary::new(settings, parts);
     if let Some(annotation) = pod_annotation(&args.pod, &environment, &clock).await? {
@@ -209,9 +207,7 @@ async fn pod_annotation(
     };
     let agent = UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
     let api = KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await;
-    let api = api.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    let api = api?;
     Ok(Some(PodAnnotation::new(api, namespace, name)))
 }
 

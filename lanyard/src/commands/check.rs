@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use self::needed_actions::{NeededActions, command_names, needed_actions};
 use super::azure_account::{AccountArgs, AzureAccount};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ResultExt as _};
 use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
@@ -188,11 +188,7 @@ impl MissingPermissions {
 fn action_names(
     missing: Result<Vec<RequiredAction>, AzureCallError>,
 ) -> Result<BTreeSet<String>, CommandError> {
-    let missing = missing.map_err(|error| {
-        CommandError::unavailable("reading the permissions of the signed-in identity failed")
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })?;
+    let missing = missing.context("reading the permissions of the signed-in identity failed")?;
     Ok(missing.into_iter().map(|it| it.action).collect())
 }
 

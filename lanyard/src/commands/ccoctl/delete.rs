@@ -3,7 +3,6 @@
 use lanyard_changes::RecordedState;
 use lanyard_clock::SystemClock;
 use lanyard_infra::CcoctlRemoval;
-use lanyard_vocabulary::format_error_chain;
 
 use super::flags::OwnerArgs;
 use crate::commands::azure_resources::RunArgs;
@@ -86,9 +85,7 @@ impl Args {
                 .unwrap_or_else(|| owner.name.clone()),
             removes_group: self.delete_oidc_resource_group.0,
         };
-        let found = removal.find(&account.arm, &recorded).await.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-        })?;
+        let found = removal.find(&account.arm, &recorded).await?;
         let planned = stack.plan(&found).await?;
         planned.print();
         Ok(planned)

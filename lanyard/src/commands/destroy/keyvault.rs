@@ -14,7 +14,7 @@ use lanyard_vocabulary::{ArmResourceId, VaultName};
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::DestroyArgs;
 use crate::commands::azure_resources::shared_stack::SharedStack;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -148,11 +148,7 @@ async fn purge(
         }
         started => started.map(drop),
     };
-    purged.map_err(|error| {
-        CommandError::unavailable(format!("purging the deleted vault `{name}` failed"))
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })?;
+    purged.context(format_args!("purging the deleted vault `{name}` failed"))?;
     print_note(&format!("The deleted vault `{name}` is purged, and its name is free."));
     Ok(())
 }
@@ -184,11 +180,7 @@ async fn list_deleted_vault(
     account: &AzureAccount,
     name: &VaultName,
 ) -> Result<Option<SoftDeletedVault>, CommandError> {
-    find_deleted_vault(account, name).await.map_err(|error| {
-        CommandError::unavailable("listing the deleted vaults failed")
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })
+    find_deleted_vault(account, name).await.context("listing the deleted vaults failed")
 }
 
 /// The deleted vault of this name in the subscription.

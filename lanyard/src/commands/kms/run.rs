@@ -27,7 +27,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::flags::KmsArgs;
 use super::settings::KmsSettings;
 use crate::commands::azure_transport;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
@@ -131,16 +131,10 @@ async fn build_plugin(
 }
 
 fn load_configuration(path: &Path) -> Result<KmsConfiguration, CommandError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        CommandError::unavailable(format!("cannot read {}", path.display()))
-            .with_cause(&error)
-            .with_hint("--config-file-path names the cloud provider's configuration")
-    })?;
-    KmsConfiguration::parse(&text).map_err(|error| {
-        CommandError::invalid_input(path.display().to_string())
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })
+    let text = std::fs::read_to_string(path)
+        .or_unavailable(format_args!("cannot read {}", path.display()))
+        .hint("--config-file-path names the cloud provider's configuration")?;
+    KmsConfiguration::parse(&text).context(path.display()).as_invalid_input()
 }
 
 /// The transport does not retry, because the plugin retries by itself, within the API server's timeout. For
@@ -210,9 +204,7 @@ struct KmsHttpEndpoints {
 impl KmsHttpEndpoints {
     async fn bind(settings: &KmsSettings) -> Result<Self, CommandError> {
         let listen = async |address: ListenAddress| {
-            BoundListener::bind(address).await.map_err(|error| {
-                CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-            })
+            BoundListener::bind(address).await.map_err(CommandError::from)
         };
         Ok(Self {
             metrics: listen(settings.metrics_address).await?,
@@ -253,9 +245,7 @@ async fn serve_until_stopped(
     let serving = server.run(ended());
     socket.spawn(async move {
         let ended = serving.await;
-        ended.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-        })
+        ended.map_err(CommandError::from)
     });
     let unexpected_end = |task| {
         let error = || CommandError::unavailable("a task of the process ended unexpectedly");

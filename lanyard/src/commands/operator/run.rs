@@ -48,9 +48,7 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
             }
         };
     }
-    let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    let listening = BoundListener::bind(args.metrics_addr).await?;
     let http_server = serve_http(listening, &operator, &readiness, &clock);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut work = std::pin::pin!(operator.run(async { drop(stopped.await) }));
@@ -81,7 +79,7 @@ async fn connect(
     let agent = UserAgent::from_static(concat!("lanyard-operator/", env!("CARGO_PKG_VERSION")));
     KubernetesApi::connect(&access, agent, SharedClock::clone(clock))
         .await
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error))
+        .map_err(CommandError::from)
 }
 
 /// Prints the planned changes for every cluster. Changes fail the command if `fails_on_changes` is set.
