@@ -68,6 +68,13 @@ impl CommandError {
         Self { exit: CommandExit::Unavailable, message: message.into(), hint: None }
     }
 
+    /// Creates the error of a process whose HTTP listener ended.
+    #[cfg(any(feature = "operator", feature = "canary"))]
+    pub(crate) fn endpoints_failed(error: Option<std::io::Error>) -> Self {
+        let error = error.map(|error| format_error_chain(&error)).unwrap_or_default();
+        Self::unavailable(format!("the metrics and health server failed: {error}"))
+    }
+
     /// Whether the environment prevents the command.
     pub(crate) const fn is_unavailable(&self) -> bool {
         matches!(self.exit, CommandExit::Unavailable)

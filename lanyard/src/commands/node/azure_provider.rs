@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use azure_core::http::{ClientOptions, Transport as SdkTransport};
+use azure_core::http::Transport as SdkTransport;
 use lanyard_azure::{AzureTransport, AzureTransportSettings, CircuitBreakerPolicy, RequestRate};
 use lanyard_clock::SharedClock;
 use lanyard_credential::{
@@ -101,14 +101,18 @@ fn vault_transports(
     let transport =
         AzureTransport::with_wrapped_client(&settings, SharedClock::clone(clock), counted);
     let transport = transport.context("Azure cannot be reached")?;
-    let managed_identity = ManagedIdentityTransport::new(token_options(None, clock))
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
+    let managed_identity =
+        ManagedIdentityTransport::new(TokenTransportOptions::new(None, clock))
+            .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
     Ok(NodeTransports {
-        entra_transport: TokenTransport::new(token_options(
+        entra_transport: TokenTransport::new(TokenTransportOptions::new(
             Some(transport.without_rate_limit()),
             clock,
         )),
-        token_proxy: TokenTransport::new(token_options(Some(token_proxy_transport(args)?), clock)),
+        token_proxy: TokenTransport::new(TokenTransportOptions::new(
+            Some(token_proxy_transport(args)?),
+            clock,
+        )),
         vault_transport: transport,
         managed_identity,
         managed_identity_host: environment.managed_identity_host.clone(),
@@ -123,13 +127,6 @@ fn parse_user_agent(args: &KeyVaultArgs) -> Result<Option<UserAgentSuffix>, Comm
         return Ok(None);
     }
     text.parse().map(Some).or_invalid("--custom-user-agent")
-}
-
-fn token_options(transport: Option<SdkTransport>, clock: &SharedClock) -> TokenTransportOptions {
-    let mut options = TokenTransportOptions::default();
-    options.client = ClientOptions { transport, ..ClientOptions::default() };
-    options.clock = SharedClock::clone(clock);
-    options
 }
 
 fn token_proxy_transport(args: &KeyVaultArgs) -> Result<SdkTransport, CommandError> {
