@@ -141,7 +141,7 @@ pub(crate) trait ResultExt<T> {
     /// Names the failed operation before the message.
     fn context(self, operation: impl fmt::Display) -> Result<T, CommandError>;
     /// Reports the error as invalid input.
-    fn as_invalid_input(self) -> Result<T, CommandError>;
+    fn mark_invalid(self) -> Result<T, CommandError>;
     /// Sets the hint.
     fn hint(self, hint: impl fmt::Display) -> Result<T, CommandError>;
 }
@@ -154,7 +154,7 @@ impl<T, E: Into<CommandError>> ResultExt<T> for Result<T, E> {
         })
     }
 
-    fn as_invalid_input(self) -> Result<T, CommandError> {
+    fn mark_invalid(self) -> Result<T, CommandError> {
         self.map_err(|error| CommandError { exit: CommandExit::Invalid, ..error.into() })
     }
 

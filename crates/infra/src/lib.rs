@@ -6,7 +6,6 @@
 //! [`manifests`] renders the Kubernetes objects of a new cluster on this infrastructure.
 
 mod aks_graph;
-mod azure_credentials_file;
 pub mod azure_name_rules;
 mod caller_permissions;
 mod ccoctl_ownership;
@@ -55,9 +54,6 @@ mod value_checks;
 mod workload_identities;
 
 pub use aks_graph::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources};
-pub use azure_credentials_file::{
-    AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
-};
 pub use ccoctl_ownership::CcoctlOwner;
 pub use ccoctl_removal::{CcoctlRemoval, CcoctlRemovalError, find_other_role_assignments};
 pub use cluster_identifiers::{

@@ -124,7 +124,7 @@ pub(in crate::commands) fn load_or_create_key(
                 .with_cause(&error));
         }
     };
-    key.context(path.display()).as_invalid_input()
+    key.context(path.display()).mark_invalid()
 }
 
 /// Writes the key pair, and the copy of the private key that the installer reads.

@@ -70,7 +70,7 @@ pub(super) async fn start_local_azure(
         .as_ref()
         .is_err_and(|error| error.is_invalid_plan() || error.is_invalid_authority());
     let started = started.context("the local Azure did not start");
-    if is_invalid { started.as_invalid_input() } else { started }
+    if is_invalid { started.mark_invalid() } else { started }
 }
 
 /// Reads a file of the certificate authority.

@@ -127,7 +127,7 @@ impl IdentityArgs {
             files.iter().map(|(name, text)| CredentialsRequestFile { name, text }).collect();
         let requests = parse_credentials_requests(&files, self.enable_tech_preview.0)
             .context("--credentials-requests-dir")
-            .as_invalid_input()?;
+            .mark_invalid()?;
         if requests.is_empty() {
             return Err(no_requests(&self.credentials_requests_dir));
         }

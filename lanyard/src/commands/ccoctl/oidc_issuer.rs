@@ -70,5 +70,5 @@ pub(super) fn read_public_key(path: PathBuf) -> Result<SigningPublicKey, Command
     let text = std::fs::read_to_string(&path)
         .or_invalid(&invalid)
         .hint("create a key pair with `lanyard ccoctl azure create-key-pair`")?;
-    SigningPublicKey::parse_pem(&text).context(invalid).as_invalid_input()
+    SigningPublicKey::parse_pem(&text).context(invalid).mark_invalid()
 }

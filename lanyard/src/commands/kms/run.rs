@@ -101,7 +101,7 @@ async fn build_plugin(
     let (host, workload) =
         (environment.managed_identity_host.clone(), environment.workload_identity());
     let sources = IdentitySources::new(&transport, host, workload, clock)?;
-    let credential = build_credential(configuration, sources).await.as_invalid_input()?;
+    let credential = build_credential(configuration, sources).await.mark_invalid()?;
     let vault = KeyVaultKeyClient::new(&key, credential, &transport);
     Ok(KmsPlugin::new(KmsPluginParts {
         key,
@@ -116,5 +116,5 @@ fn load_configuration(path: &Path) -> Result<KmsConfiguration, CommandError> {
     let text = std::fs::read_to_string(path)
         .or_unavailable(format_args!("cannot read {}", path.display()))
         .hint("--config-file-path names the cloud provider's configuration")?;
-    KmsConfiguration::parse(&text).context(path.display()).as_invalid_input()
+    KmsConfiguration::parse(&text).context(path.display()).mark_invalid()
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use lanyard_azure::AzureCredentialsFile;
 use lanyard_clock::SharedClock;
 use lanyard_infra::manifests::ClusterAccount;
-use lanyard_infra::{AzureCredentialsFile, ClusterIdentities, InfraOutput};
+use lanyard_infra::{ClusterIdentities, InfraOutput};
 use lanyard_vocabulary::{EntraTenantId, InfraId};
 
 use super::Args;

@@ -88,7 +88,7 @@ fn read_signing_key(path: &Path) -> Result<Secret, CommandError> {
     let text = read_text(flag, path)?;
     SigningKey::parse_pem(&text)
         .context(format_args!("{flag}: {}", path.display()))
-        .as_invalid_input()?;
+        .mark_invalid()?;
     Ok(Secret::new(text))
 }
 
