@@ -52,7 +52,7 @@ impl Cli {
             let mut matches = document_exit_codes(CcoctlCli::command()).get_matches_from(arguments);
             let CcoctlCli { platform, log } =
                 CcoctlCli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
-            return Self { command: CliCommand::Ccoctl { platform }, log };
+            return Self { command: CliCommand::Ccoctl(platform), log };
         }
         let is_plugin = arguments.first().is_some_and(|it| is_called(it, "kubectl-lanyard"));
         let mut command = command();
@@ -149,64 +149,44 @@ pub(crate) enum CliCommand {
     Forecast(commands::forecast::Args),
     /// Show how the Azure resources of a cluster differ from its configuration
     #[cfg(feature = "cli")]
-    Plan {
-        #[command(subcommand)]
-        platform: PlatformCommand<commands::plan::Args>,
-    },
+    #[command(subcommand)]
+    Plan(PlatformCommand<commands::plan::Args>),
     /// Create and repair the Azure resources of a cluster
     #[cfg(feature = "cli")]
-    Apply {
-        #[command(subcommand)]
-        platform: PlatformCommand<commands::apply::Args>,
-    },
+    #[command(subcommand)]
+    Apply(PlatformCommand<commands::apply::Args>),
     /// Adopt the Azure resources that another tool created for a cluster
     #[cfg(feature = "cli")]
-    Import {
-        #[command(subcommand)]
-        platform: PlatformCommand<commands::import::Args>,
-    },
+    #[command(subcommand)]
+    Import(PlatformCommand<commands::import::Args>),
     /// Check what the signed-in identity may do
     #[cfg(feature = "cli")]
-    Check {
-        #[command(subcommand)]
-        platform: PlatformCommand<commands::check::Args>,
-    },
+    #[command(subcommand)]
+    Check(PlatformCommand<commands::check::Args>),
     /// Create hosted clusters and the Azure resources that they need
     #[cfg(feature = "cli")]
-    Create {
-        #[command(subcommand)]
-        command: commands::create::CreateCommand,
-    },
+    #[command(subcommand)]
+    Create(commands::create::CreateCommand),
     /// Remove hosted clusters and the Azure resources that lanyard created or imported
     #[cfg(feature = "cli")]
-    Destroy {
-        #[command(subcommand)]
-        command: commands::destroy::DestroyCommand,
-    },
+    #[command(subcommand)]
+    Destroy(commands::destroy::DestroyCommand),
     /// Find orphaned role assignments, and delete them with --delete
     #[cfg(feature = "cli")]
-    Sweep {
-        #[command(subcommand)]
-        platform: PlatformCommand<commands::sweep::Args>,
-    },
+    #[command(subcommand)]
+    Sweep(PlatformCommand<commands::sweep::Args>),
     /// Replace the certificates of service principals
     #[cfg(feature = "cli")]
-    Rotate {
-        #[command(subcommand)]
-        command: commands::rotate::RotateCommand,
-    },
+    #[command(subcommand)]
+    Rotate(commands::rotate::RotateCommand),
     /// Replace the certificates that are due
     #[cfg(feature = "cli")]
-    Refresh {
-        #[command(subcommand)]
-        command: commands::rotate::RefreshCommand,
-    },
+    #[command(subcommand)]
+    Refresh(commands::rotate::RefreshCommand),
     /// Create and remove the identities of OpenShift components, with the commands of ccoctl
     #[cfg(feature = "cli")]
-    Ccoctl {
-        #[command(subcommand)]
-        platform: commands::ccoctl::CcoctlPlatform,
-    },
+    #[command(subcommand)]
+    Ccoctl(commands::ccoctl::CcoctlPlatform),
     #[cfg(feature = "node")]
     Node(commands::node::Args),
     #[cfg(feature = "operator")]
@@ -217,16 +197,12 @@ pub(crate) enum CliCommand {
     Canary(Box<commands::canary::Args>),
     /// Inspect credentials
     #[cfg(feature = "cli")]
-    Credential {
-        #[command(subcommand)]
-        command: CredentialCommand,
-    },
+    #[command(subcommand)]
+    Credential(CredentialCommand),
     /// Run a strict local Azure
     #[cfg(feature = "emulator")]
-    Azure {
-        #[command(subcommand)]
-        command: AzureCommand,
-    },
+    #[command(subcommand)]
+    Azure(AzureCommand),
     #[cfg(feature = "cli")]
     Completions(commands::completions::Args),
     #[cfg(feature = "cli")]
@@ -240,27 +216,7 @@ impl CliCommand {
     pub(crate) const fn default_log_filter(&self) -> &'static str {
         match self {
             #[cfg(feature = "emulator")]
-            Self::Azure { .. } => "warn",
-            #[cfg(feature = "up")]
-            Self::Up(_) => LOG_FILTER_FOR_REPORTING_COMMANDS,
-            #[cfg(feature = "cli")]
-            Self::Render(_)
-            | Self::Identities(_)
-            | Self::Forecast(_)
-            | Self::Credential { .. }
-            | Self::Plan { .. }
-            | Self::Apply { .. }
-            | Self::Import { .. }
-            | Self::Check { .. }
-            | Self::Create { .. }
-            | Self::Destroy { .. }
-            | Self::Sweep { .. }
-            | Self::Rotate { .. }
-            | Self::Refresh { .. }
-            | Self::Ccoctl { .. }
-            | Self::Completions(_)
-            | Self::Man(_)
-            | Self::Version(_) => LOG_FILTER_FOR_REPORTING_COMMANDS,
+            Self::Azure(_) => "warn",
             #[cfg(feature = "node")]
             Self::Node(args) => args.default_log_filter(),
             #[cfg(feature = "operator")]
@@ -269,6 +225,8 @@ impl CliCommand {
             Self::Kms(args) => args.default_log_filter(),
             #[cfg(feature = "canary")]
             Self::Canary(_) => "warn,lanyard_canary=info",
+            #[cfg(any(feature = "cli", feature = "up"))]
+            _ => LOG_FILTER_FOR_REPORTING_COMMANDS,
         }
     }
 
@@ -281,35 +239,14 @@ impl CliCommand {
             Self::Operator(args) => args.logs_json(),
             #[cfg(feature = "kms")]
             Self::Kms(args) => args.logs_json(),
-            #[cfg(feature = "canary")]
-            Self::Canary(_) => false,
-            #[cfg(feature = "cli")]
-            Self::Render(_)
-            | Self::Identities(_)
-            | Self::Forecast(_)
-            | Self::Credential { .. }
-            | Self::Plan { .. }
-            | Self::Apply { .. }
-            | Self::Import { .. }
-            | Self::Check { .. }
-            | Self::Create { .. }
-            | Self::Destroy { .. }
-            | Self::Sweep { .. }
-            | Self::Rotate { .. }
-            | Self::Refresh { .. }
-            | Self::Ccoctl { .. }
-            | Self::Completions(_)
-            | Self::Man(_)
-            | Self::Version(_) => false,
-            #[cfg(feature = "up")]
-            Self::Up(_) => false,
-            #[cfg(feature = "emulator")]
-            Self::Azure { .. } => false,
+            #[cfg(any(feature = "canary", feature = "cli", feature = "up"))]
+            _ => false,
         }
     }
 }
 
 /// The log filter of commands that print their own result and errors.
+#[cfg(any(feature = "cli", feature = "up"))]
 const LOG_FILTER_FOR_REPORTING_COMMANDS: &str = "error";
 
 /// The subcommands of `lanyard credential`.
@@ -331,21 +268,15 @@ pub(crate) enum AzureCommand {
     Export(commands::azure::export::Args),
     Operations(commands::azure::operations::Args),
     /// Read and change the settings of the running local Azure
-    Settings {
-        #[command(subcommand)]
-        command: commands::azure::settings::SettingsCommand,
-    },
+    #[command(subcommand)]
+    Settings(commands::azure::settings::SettingsCommand),
     /// List, add and remove fault rules of the running local Azure
-    Fault {
-        #[command(subcommand)]
-        command: commands::azure::fault::FaultCommand,
-    },
+    #[command(subcommand)]
+    Fault(commands::azure::fault::FaultCommand),
     /// List, start and stop drills of the running local Azure
     #[command(name = "drill")]
-    FaultDrill {
-        #[command(subcommand)]
-        command: commands::azure::drills::DrillCommand,
-    },
+    #[command(subcommand)]
+    FaultDrill(commands::azure::drills::DrillCommand),
 }
 
 #[cfg(test)]

@@ -110,25 +110,25 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "cli")]
         CliCommand::Identities(args) => block_on(identities::run(args, environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Plan { platform } => block_on(plan::run(platform.into_args(), environment)),
+        CliCommand::Plan(platform) => block_on(plan::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Apply { platform } => block_on(apply::run(platform.into_args(), environment)),
+        CliCommand::Apply(platform) => block_on(apply::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Import { platform } => block_on(import::run(platform.into_args(), environment)),
+        CliCommand::Import(platform) => block_on(import::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Check { platform } => block_on(check::run(platform.into_args(), environment)),
+        CliCommand::Check(platform) => block_on(check::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Create { command } => block_on(create::run(command, environment)),
+        CliCommand::Create(command) => block_on(create::run(command, environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Destroy { command } => block_on(destroy::run(command, environment)),
+        CliCommand::Destroy(command) => block_on(destroy::run(command, environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Sweep { platform } => block_on(sweep::run(platform.into_args(), environment)),
+        CliCommand::Sweep(platform) => block_on(sweep::run(platform.into_args(), environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Rotate { command } => block_on(rotate::run_rotate(command, environment)),
+        CliCommand::Rotate(command) => block_on(rotate::run_rotate(command, environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Refresh { command } => block_on(rotate::run_refresh(command, environment)),
+        CliCommand::Refresh(command) => block_on(rotate::run_refresh(command, environment)),
         #[cfg(feature = "cli")]
-        CliCommand::Ccoctl { platform } => block_on(ccoctl::run(platform, environment)),
+        CliCommand::Ccoctl(platform) => block_on(ccoctl::run(platform, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Completions(args) => completions::run(&args, crate::cli::command()),
         #[cfg(feature = "cli")]
@@ -149,11 +149,11 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "node")]
         CliCommand::Node(args) => run_node(args, environment),
         #[cfg(feature = "cli")]
-        CliCommand::Credential { command: CredentialCommand::Check(args) } => {
+        CliCommand::Credential(CredentialCommand::Check(args)) => {
             block_on(credential::check::run(args, environment))
         }
         #[cfg(feature = "emulator")]
-        CliCommand::Azure { command } => run_azure(command, environment),
+        CliCommand::Azure(command) => run_azure(command, environment),
     }
 }
 
@@ -168,13 +168,13 @@ fn run_azure(command: AzureCommand, environment: ProcessEnvironment) -> CommandR
         AzureCommand::Snapshot(args) => block_on(azure::snapshot::run(args, environment)),
         AzureCommand::Export(args) => block_on(azure::export::run(args, environment)),
         AzureCommand::Operations(args) => azure::operations::run(&args),
-        AzureCommand::Settings { command } => {
+        AzureCommand::Settings(command) => {
             block_on_one_thread(azure::settings::run(command, environment))
         }
-        AzureCommand::Fault { command } => {
+        AzureCommand::Fault(command) => {
             block_on_one_thread(azure::fault::run(command, environment))
         }
-        AzureCommand::FaultDrill { command } => {
+        AzureCommand::FaultDrill(command) => {
             block_on_one_thread(azure::drills::run(command, environment))
         }
     }

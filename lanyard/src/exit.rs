@@ -1,5 +1,6 @@
 //! Exit codes, which scripts may rely on, and error messages for users.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -67,13 +68,11 @@ impl CommandError {
         Self { exit: CommandExit::Unavailable, message: message.into(), hint: None }
     }
 
-    /// Shows the error of a library as it is: its causes and its hint.
-    pub(crate) fn of_library(
-        error: &(impl std::error::Error + ErrorHint),
-        is_invalid_input: bool,
-    ) -> Self {
-        let exit = if is_invalid_input { CommandExit::Invalid } else { CommandExit::Unavailable };
-        Self { exit, message: format_error_chain(error), hint: None }.with_hint_of(error)
+    /// Creates the error of a process whose HTTP listener ended.
+    #[cfg(any(feature = "operator", feature = "canary"))]
+    pub(crate) fn endpoints_failed(error: Option<std::io::Error>) -> Self {
+        let error = error.map(|error| format_error_chain(&error)).unwrap_or_default();
+        Self::unavailable(format!("the metrics and health server failed: {error}"))
     }
 
     /// Whether the environment prevents the command.
@@ -109,10 +108,58 @@ impl CommandError {
     }
 }
 
-#[cfg(feature = "up")]
-impl From<lanyard_emulator_session::SessionError> for CommandError {
-    fn from(error: lanyard_emulator_session::SessionError) -> Self {
-        Self::of_library(&error, error.is_ambiguous())
+/// `?` reports an error of a library with its causes and its hint.
+impl<E: std::error::Error + ErrorHint> From<E> for CommandError {
+    fn from(error: E) -> Self {
+        let (message, hint) = (format_error_chain(&error), error.hint().map(Cow::into_owned));
+        let is_invalid = error.is_invalid_input();
+        let exit = if is_invalid { CommandExit::Invalid } else { CommandExit::Unavailable };
+        Self { exit, message, hint }
+    }
+}
+
+/// The errors of other libraries, which have no hint.
+pub(crate) trait ForeignResult<T> {
+    /// Reports the error as invalid input, after `message`.
+    fn or_invalid(self, message: impl fmt::Display) -> Result<T, CommandError>;
+    /// Reports the error as a problem of the environment, after `message`.
+    fn or_unavailable(self, message: impl fmt::Display) -> Result<T, CommandError>;
+}
+
+impl<T, E: std::error::Error> ForeignResult<T> for Result<T, E> {
+    fn or_invalid(self, message: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError::invalid_input(message.to_string()).with_cause(&error))
+    }
+
+    fn or_unavailable(self, message: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError::unavailable(message.to_string()).with_cause(&error))
+    }
+}
+
+/// The errors of commands, and those that `?` converts.
+pub(crate) trait ResultExt<T> {
+    /// Names the failed operation before the message.
+    fn context(self, operation: impl fmt::Display) -> Result<T, CommandError>;
+    /// Reports the error as invalid input.
+    fn mark_invalid(self) -> Result<T, CommandError>;
+    /// Sets the hint.
+    fn hint(self, hint: impl fmt::Display) -> Result<T, CommandError>;
+}
+
+impl<T, E: Into<CommandError>> ResultExt<T> for Result<T, E> {
+    fn context(self, operation: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| {
+            let CommandError { exit, message, hint } = error.into();
+            CommandError { exit, message: format!("{operation}: {message}"), hint }
+        })
+    }
+
+    fn mark_invalid(self) -> Result<T, CommandError> {
+        self.map_err(|error| CommandError { exit: CommandExit::Invalid, ..error.into() })
+    }
+
+    fn hint(self, hint: impl fmt::Display) -> Result<T, CommandError> {
+        self.map_err(|error| error.into().with_hint(hint.to_string()))
     }
 }
 

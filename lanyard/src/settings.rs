@@ -67,6 +67,17 @@ impl ProcessEnvironment {
         }
     }
 
+    /// The variables that the workload identity webhook sets.
+    #[cfg(any(feature = "kms", feature = "cli"))]
+    pub(crate) fn workload_identity(&self) -> lanyard_credential::FederatedTokenSettings {
+        let mut settings = lanyard_credential::FederatedTokenSettings::default();
+        settings.client_id.clone_from(&self.azure_client_id);
+        settings.tenant_id.clone_from(&self.azure_tenant_id);
+        settings.token_file.clone_from(&self.azure_federated_token_file);
+        settings.authority_host.clone_from(&self.azure_authority_host);
+        settings
+    }
+
     /// Reads a variable that this type does not keep: a secret, one whose name the user gave, or one that
     /// describes the terminal (`COLUMNS`, `NO_COLOR`, `TERM`).
     pub(crate) fn read_variable(name: &str) -> Option<OsString> {

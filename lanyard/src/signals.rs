@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationSignal {
@@ -29,7 +29,7 @@ pub(crate) struct TerminationSignals {
 impl TerminationSignals {
     /// Installs the signal handlers.
     pub(crate) fn listen() -> Result<Self, CommandError> {
-        let listen = || {
+        let listen = || -> std::io::Result<Self> {
             Ok(Self {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
@@ -37,9 +37,7 @@ impl TerminationSignals {
                 quit: signal(SignalKind::quit())?,
             })
         };
-        listen().map_err(|error: std::io::Error| {
-            CommandError::unavailable("cannot listen for signals").with_cause(&error)
-        })
+        listen().or_unavailable("cannot listen for signals")
     }
 
     /// Waits for a termination signal. Cancellation safe: dropping the future loses no signal.

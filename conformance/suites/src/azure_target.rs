@@ -1,6 +1,5 @@
 //! The Azure that the cases run on: a local Azure or a real subscription.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,23 +118,9 @@ struct FederatedClientCredentials {
     client_id: String,
 }
 
-impl fmt::Debug for SecretClientCredentials {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("SecretClientCredentials")
-            .field("client_id", &self.client_id)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(SecretClientCredentials { client_id });
 
-impl fmt::Debug for CertificateClientCredentials {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("CertificateClientCredentials")
-            .field("client_id", &self.client_id)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(CertificateClientCredentials { client_id });
 
 /// The user account of the test clients, as a variable of commands.
 #[derive(Deserialize, Serialize)]
@@ -147,14 +132,7 @@ struct UserCredentials {
     password: String,
 }
 
-impl fmt::Debug for UserCredentials {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("UserCredentials")
-            .field("user_principal_name", &self.user_principal_name)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(UserCredentials { user_principal_name });
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

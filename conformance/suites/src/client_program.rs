@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -40,17 +39,8 @@ pub(crate) struct ClientInputs {
     pub(crate) storage_account: String,
 }
 
-/// Omits the client secret and the password.
-impl fmt::Debug for ClientInputs {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ClientInputs")
-            .field("tenant", &self.tenant)
-            .field("client", &self.client)
-            .field("scope", &self.scope)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the client secret and the password.
+lanyard_vocabulary::debug_fields!(ClientInputs { tenant, client, scope });
 
 /// Environment variables that route the requests of a client.
 pub(crate) type EnvironmentVariables = BTreeMap<&'static str, OsString>;

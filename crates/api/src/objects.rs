@@ -5,7 +5,6 @@
 //! YAML mapping. As in the upstream provider, every scalar is a string, values are trimmed, and
 //! unknown fields are ignored.
 
-use std::fmt;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
@@ -98,11 +97,7 @@ impl VaultObjectKind {
     }
 }
 
-impl fmt::Display for VaultObjectKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+lanyard_vocabulary::display_text!(VaultObjectKind, name());
 
 /// The file format for the secret of a certificate. Names are case-insensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,11 +151,7 @@ impl FromStr for MountFileName {
     }
 }
 
-impl fmt::Display for MountFileName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(MountFileName, 0);
 
 /// A version of a vault object, or `latest` as the start of a version history.
 ///
@@ -192,11 +183,7 @@ impl FromStr for VaultObjectVersion {
     }
 }
 
-impl fmt::Display for VaultObjectVersion {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(VaultObjectVersion, 0);
 
 /// Renders the parameter `objects`.
 ///

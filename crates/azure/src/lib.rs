@@ -15,11 +15,13 @@
 //! applications and service principals. Each module of a resource provider has the bodies of its types
 //! ([`ArmBody`]).
 
+mod account;
 mod arm_body;
 mod arm_client;
 mod arm_request;
 mod authenticated_client;
 mod authorization;
+mod azure_credentials_file;
 mod bearer_token_policy;
 mod caller_identity;
 mod circuit_breaker;
@@ -52,6 +54,7 @@ mod service_url;
 mod storage;
 mod transport;
 
+pub use account::{AccountError, AccountSources, AzureAccount};
 pub use arm_body::{ArmBody, ResourceReference, ResourceTags};
 pub use arm_client::ArmClient;
 pub use arm_request::ArmRequest;
@@ -60,6 +63,9 @@ pub use authorization::{
     AssignedPrincipalType, AssignedRole, AssignedRoleProperties, RoleAssignmentBody,
     RoleAssignmentProperties, RoleAssignmentUsage, RoleDefinition, RoleDefinitionBody,
     RoleDefinitionProperties, RolePermission, role_definition_id,
+};
+pub use azure_credentials_file::{
+    AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
 };
 pub use bearer_token_policy::BearerTokenPolicy;
 pub use caller_identity::CallerIdentity;

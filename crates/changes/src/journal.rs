@@ -17,7 +17,6 @@ mod location;
 mod lock;
 mod state;
 mod store;
-mod target;
 mod unfinished_run;
 
 use std::borrow::Cow;
@@ -39,11 +38,10 @@ pub use location::{JournalAccess, JournalLocation, open_directory};
 pub use lock::JournalLock;
 pub use state::RecordedState;
 pub use store::JournalStoreError;
-pub use target::{JournalEvent, JournalTarget};
 pub(crate) use unfinished_run::{RunChange, UndoAction};
 
 use self::lease::LeaseStatus;
-use self::store::JournalStore;
+pub(crate) use self::store::JournalStore;
 use crate::resource_id::ResourceId;
 use crate::resource_key::StackName;
 
@@ -170,7 +168,7 @@ impl Journal {
     ///
     /// An incomplete last line is ignored: the process was killed while it wrote the line, so the write that
     /// the line announces was never sent.
-    async fn open(
+    pub(crate) async fn open(
         content: &str,
         store: JournalStore,
         cluster: &JournalCluster,
@@ -302,7 +300,7 @@ async fn lost(lease: Option<&LeaseStatus>) -> JournalError {
 const MAX_JOURNAL_BYTES: usize = 50_000_000;
 
 /// Fails if the journal is that of another cluster.
-fn check_cluster(content: &str, cluster: &JournalCluster) -> Result<(), JournalError> {
+pub(crate) fn check_cluster(content: &str, cluster: &JournalCluster) -> Result<(), JournalError> {
     match parse_cluster(content)? {
         Some(found) if !found.is_same_cluster(cluster) => {
             let (found, wanted) = (found.to_string(), cluster.to_string());

@@ -23,6 +23,7 @@ mod graph_run;
 mod import;
 mod interrupted_writes;
 mod journal;
+mod journal_target;
 mod live_read;
 mod live_state;
 mod ownership_evidence;
@@ -66,10 +67,11 @@ pub use import::{ImportResult, ImportedResource, import_resources};
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use journal::{
     ContainerAccess, Journal, JournalAccess, JournalCluster, JournalContainerError,
-    JournalContainerUrl, JournalDirectoryError, JournalError, JournalEvent, JournalHolder,
-    JournalLocation, JournalLock, JournalStoreError, JournalTarget, ParseJournalUrlError,
-    RecordedState, RunCommand, StackRule, open_directory,
+    JournalContainerUrl, JournalDirectoryError, JournalError, JournalHolder, JournalLocation,
+    JournalLock, JournalStoreError, ParseJournalUrlError, RecordedState, RunCommand, StackRule,
+    open_directory,
 };
+pub use journal_target::{JournalEvent, JournalTarget};
 pub use live_read::{ReadError, read_live};
 pub use live_state::{LiveResource, LiveState};
 pub use ownership_evidence::OwnershipEvidence;

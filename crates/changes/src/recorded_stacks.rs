@@ -5,7 +5,8 @@ use serde::{Serialize, Serializer};
 use crate::destroy::destroy;
 use crate::destroy_plan::{DestroyPlan, UnrecordedResource};
 use crate::interrupted_writes::wait_for_interrupted_writes;
-use crate::journal::{JournalError, JournalTarget, RecordedState};
+use crate::journal::RecordedState;
+use crate::journal_target::JournalTarget;
 use crate::ownership_tags::OwnershipTags;
 use crate::resource_id::ResourceId;
 use crate::resource_key::{ResourceKey, StackName};
@@ -148,7 +149,7 @@ impl<R: StackRules> RecordedStacks<R> {
     /// # Errors
     ///
     /// The error of `plan`, and [`StackError`]; a failed deletion is part of the result.
-    pub async fn remove<E: From<StackError> + From<JournalError>>(
+    pub async fn remove<E: From<StackError>>(
         &self,
         run: RunSettings<'_>,
         plan: impl AsyncFnOnce(RecordedState) -> Result<PlannedRemoval, E>,
@@ -158,7 +159,8 @@ impl<R: StackRules> RecordedStacks<R> {
             wait_for_interrupted_writes(context).await.map_err(StackError::Interrupted)?;
             let planned = plan(journal.state()).await?;
             self.check(&planned, run.options.removes_unrecorded).await?;
-            let report = destroy(context, &planned.plan, &self.stacks).await?;
+            let report =
+                destroy(context, &planned.plan, &self.stacks).await.map_err(StackError::Journal)?;
             let left = DestroyPlan::new::<AccessOf<R>>(&journal.state(), &self.stacks);
             let is_empty = left.resources.is_empty();
             let run = Some(RunSummary::without_graph(&report, &self.rules));
@@ -173,7 +175,7 @@ impl<R: StackRules> RecordedStacks<R> {
     /// # Errors
     ///
     /// The error of `on_plan`, and [`StackError`]; a failed write is part of the summary.
-    pub async fn roll_back<E: From<StackError> + From<JournalError>>(
+    pub async fn roll_back<E: From<StackError>>(
         &self,
         run: RunSettings<'_>,
         on_plan: impl AsyncFnOnce(&RollBackPlan, &RecordedState) -> Result<AccessOf<R>, E>,

@@ -65,13 +65,6 @@ fn lines(lines: impl Iterator<Item = String>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-impl StackError {
-    /// Whether the command was called with a wrong input, not stopped by its environment.
-    pub const fn is_invalid_input(&self) -> bool {
-        matches!(self, Self::NoJournal(_) | Self::Unrecorded { .. } | Self::NothingToRollBack(_))
-    }
-}
-
 impl ErrorHint for StackError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
@@ -90,5 +83,9 @@ impl ErrorHint for StackError {
             Self::Locked(_) => Some("remove the lock, or ask the person who set it; then run the command again".into()),
             Self::NothingToRollBack(error) => error.hint(),
         }
+    }
+
+    fn is_invalid_input(&self) -> bool {
+        matches!(self, Self::NoJournal(_) | Self::Unrecorded { .. } | Self::NothingToRollBack(_))
     }
 }

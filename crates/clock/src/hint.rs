@@ -23,5 +23,12 @@ use std::borrow::Cow;
 pub trait ErrorHint {
     /// Returns the next step of the reader, usually to repair the cause: a phrase in the imperative, without a
     /// full stop and without secrets. `None` if the error message already says everything.
-    fn hint(&self) -> Option<Cow<'static, str>>;
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        None
+    }
+
+    /// Whether an input of the user causes the error, such as a flag or a file, and not the environment.
+    fn is_invalid_input(&self) -> bool {
+        false
+    }
 }

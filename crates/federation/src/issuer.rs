@@ -1,7 +1,6 @@
 //! The URL of a service account issuer.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::str::FromStr;
 
 use lanyard_clock::ErrorHint;
@@ -111,11 +110,7 @@ impl FromStr for IssuerUrl {
     }
 }
 
-impl fmt::Display for IssuerUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(IssuerUrl, 0);
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,5 @@
 //! The id of a signing key.
 
-use std::fmt;
-
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -31,8 +29,4 @@ impl From<&str> for KeyId {
     }
 }
 
-impl fmt::Display for KeyId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(KeyId, 0);

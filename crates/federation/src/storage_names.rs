@@ -1,7 +1,6 @@
 //! Names of the storage account and the container of an issuer.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::str::FromStr;
 
 use lanyard_clock::ErrorHint;
@@ -80,17 +79,9 @@ impl FromStr for IssuerContainer {
     }
 }
 
-impl fmt::Display for IssuerStorageAccount {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(IssuerStorageAccount, 0);
 
-impl fmt::Display for IssuerContainer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(IssuerContainer, 0);
 
 fn is_account_name(text: &str) -> bool {
     (3..=24).contains(&text.len()) && text.chars().all(is_lower_alphanumeric)

@@ -9,23 +9,23 @@ use serde::Serialize;
 /// A control plane action or data action that a command needs at a scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RequiredAction {
+pub(crate) struct RequiredAction {
     /// The scope at which the action is needed: an existing resource group, or the subscription.
-    pub scope: String,
+    pub(crate) scope: String,
     /// The action, such as `Microsoft.Network/virtualNetworks/write`.
-    pub action: String,
+    pub(crate) action: String,
 }
 
 impl RequiredAction {
     /// Creates a requirement.
-    pub fn new(scope: &ArmResourceId, action: impl Into<String>) -> Self {
+    pub(crate) fn new(scope: &ArmResourceId, action: impl Into<String>) -> Self {
         Self { scope: scope.to_string(), action: action.into() }
     }
 }
 
 /// Whether one of the permissions allows a control plane action. Azure adds up the roles of the caller: each
 /// permission is one role, and its `notActions` are exceptions from its own actions only.
-pub fn allows_action(permissions: &[RolePermission], action: &str) -> bool {
+pub(crate) fn allows_action(permissions: &[RolePermission], action: &str) -> bool {
     permissions
         .iter()
         .any(|it| matches_any(&it.actions, action) && !matches_any(&it.not_actions, action))
@@ -72,7 +72,7 @@ fn matches_pattern(pattern: &str, action: &str) -> bool {
 /// # Errors
 ///
 /// The error of the first read that failed.
-pub async fn missing_actions(
+pub(crate) async fn missing_actions(
     arm: &ArmClient,
     required: &[RequiredAction],
 ) -> Result<Vec<RequiredAction>, AzureCallError> {
@@ -85,7 +85,7 @@ pub async fn missing_actions(
 /// # Errors
 ///
 /// The error of the first read that failed.
-pub async fn missing_data_actions(
+pub(crate) async fn missing_data_actions(
     arm: &ArmClient,
     required: &[RequiredAction],
 ) -> Result<Vec<RequiredAction>, AzureCallError> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lanyard_azure::ResourceTags;
+use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
 use serde::Deserialize;
 
@@ -370,6 +371,12 @@ pub enum ConfigurationError {
     /// Fields have problems, one text each.
     #[error("{}", .0.join("\n"))]
     Values(Vec<String>),
+}
+
+impl ErrorHint for ConfigurationError {
+    fn is_invalid_input(&self) -> bool {
+        true
+    }
 }
 
 /// The problems of a configuration.

@@ -1,6 +1,5 @@
 //! The name and the infrastructure id of a cluster, from which the names of its resources are derived.
 
-use std::fmt;
 use std::str::FromStr;
 
 use lanyard_changes::{JournalCluster, OwnershipTags};
@@ -72,11 +71,7 @@ impl From<ClusterName> for String {
     }
 }
 
-impl fmt::Display for ClusterName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(ClusterName, 0);
 
 /// The name and the infrastructure id of a cluster. All names derived from them are valid in Azure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,11 +170,7 @@ impl From<BaseDomain> for String {
     }
 }
 
-impl fmt::Display for BaseDomain {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(BaseDomain, 0);
 
 /// Whether the text is a DNS label (RFC 1123) in lower case.
 pub(crate) fn is_dns_label(text: &str) -> bool {

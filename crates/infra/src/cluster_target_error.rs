@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use lanyard_changes::{JournalError, ResourceGraphError, StackError};
+use lanyard_changes::{ResourceGraphError, StackError};
 use lanyard_clock::ErrorHint;
 use lanyard_vocabulary::{ArmResourceId, ParseArmResourceIdError};
 
@@ -59,20 +59,7 @@ pub enum ClusterTargetError {
     Graph(#[from] ResourceGraphError),
     /// The journal with the names of the resources cannot be read.
     #[error(transparent)]
-    Journal(StackError),
-}
-
-impl From<JournalError> for ClusterTargetError {
-    fn from(error: JournalError) -> Self {
-        Self::Journal(error.into())
-    }
-}
-
-impl ClusterTargetError {
-    /// Whether the configuration or an identity file is wrong, and not Azure or the journal unavailable.
-    pub const fn is_invalid_input(&self) -> bool {
-        !matches!(self, Self::PublicZone(_) | Self::Principals(_) | Self::Journal(_))
-    }
+    Journal(#[from] StackError),
 }
 
 impl ErrorHint for ClusterTargetError {
@@ -92,5 +79,9 @@ impl ErrorHint for ClusterTargetError {
             Self::Journal(error) => error.hint(),
             Self::ZoneGroupName(_) | Self::Graph(_) => None,
         }
+    }
+
+    fn is_invalid_input(&self) -> bool {
+        !matches!(self, Self::PublicZone(_) | Self::Principals(_) | Self::Journal(_))
     }
 }

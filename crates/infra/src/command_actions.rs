@@ -12,7 +12,7 @@ const LIST_GROUP: &str = "Microsoft.Resources/subscriptions/resourceGroups/resou
 /// The control plane actions that creating and destroying these resources needs, sorted.
 ///
 /// Resources that must exist already are only read.
-pub fn command_actions(resources: &[AzureResource]) -> BTreeSet<String> {
+pub(crate) fn command_actions(resources: &[AzureResource]) -> BTreeSet<String> {
     let mut actions = removal_actions(resources);
     actions.extend(read_actions(resources));
     for resource in resources {
@@ -26,7 +26,7 @@ pub fn command_actions(resources: &[AzureResource]) -> BTreeSet<String> {
 }
 
 /// The control plane actions that destroying these resources needs, sorted. Resources of the user stay.
-pub fn removal_actions(resources: &[AzureResource]) -> BTreeSet<String> {
+pub(crate) fn removal_actions(resources: &[AzureResource]) -> BTreeSet<String> {
     let mut actions = BTreeSet::new();
     for resource in resources.iter().filter(|resource| !is_existing(resource)) {
         let kind = type_of(resource);
@@ -39,7 +39,7 @@ pub fn removal_actions(resources: &[AzureResource]) -> BTreeSet<String> {
 }
 
 /// The control plane actions that reading these resources needs, sorted.
-pub fn read_actions(resources: &[AzureResource]) -> BTreeSet<String> {
+pub(crate) fn read_actions(resources: &[AzureResource]) -> BTreeSet<String> {
     resources.iter().map(|resource| format!("{}/read", type_of(resource))).collect()
 }
 

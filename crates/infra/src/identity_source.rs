@@ -56,6 +56,10 @@ impl ErrorHint for IdentitySourceError {
         let is_missing = matches!(self, Self::NoControlPlane);
         is_missing.then(|| "name the control plane identities file as well".into())
     }
+
+    fn is_invalid_input(&self) -> bool {
+        true
+    }
 }
 
 /// The client ids of the identity files; `None` if the identities are created in the same run. Adds what is unusual in

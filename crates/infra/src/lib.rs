@@ -6,7 +6,6 @@
 //! [`manifests`] renders the Kubernetes objects of a new cluster on this infrastructure.
 
 mod aks_graph;
-mod azure_credentials_file;
 pub mod azure_name_rules;
 mod azure_subscription;
 mod caller_permissions;
@@ -17,8 +16,10 @@ mod cluster_identifiers;
 mod cluster_target;
 mod cluster_target_error;
 mod command_actions;
+mod command_permissions;
 mod component_identity_graph;
 mod cost;
+mod deleted_vault;
 mod dns_graph;
 mod encryption_key;
 mod encryption_key_id;
@@ -39,6 +40,7 @@ mod listed_role_assignments;
 mod management_locks;
 pub mod manifests;
 mod name_availability;
+mod needed_actions;
 mod oidc_graph;
 mod orphaned_assignments;
 mod preflight;
@@ -57,13 +59,7 @@ mod value_checks;
 mod workload_identities;
 
 pub use aks_graph::{ADD_ON_IDENTITY, AKS_CLUSTER_KEY, AksParameters, aks_resources};
-pub use azure_credentials_file::{
-    AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
-};
 pub use azure_subscription::AzureSubscription;
-pub use caller_permissions::{
-    RequiredAction, allows_action, missing_actions, missing_data_actions,
-};
 pub use ccoctl_ownership::CcoctlOwner;
 pub use ccoctl_removal::{CcoctlRemoval, CcoctlRemovalError, find_other_role_assignments};
 pub use cluster_configuration::{
@@ -74,12 +70,13 @@ pub use cluster_identifiers::{
 };
 pub use cluster_target::{ClusterTarget, recorded_stacks};
 pub use cluster_target_error::ClusterTargetError;
-pub use command_actions::{command_actions, read_actions, removal_actions};
+pub use command_permissions::{CommandPermissions, MissingPermissions};
 pub use component_identity_graph::{
     ComponentIdentityParameters, IDENTITY_GROUP_KEY, INSTALLATION_GROUP_KEY,
     component_identity_key, component_identity_resources,
 };
 pub use cost::{PRICES_OF, ResourceCost, monthly_cost};
+pub use deleted_vault::{DeletedVault, VaultPurgeError};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
 pub use encryption_key::{EncryptionKey, EncryptionKeyError, find_or_create_encryption_key};
 pub use encryption_key_id::{EncryptionKeyId, ParseEncryptionKeyIdError};
@@ -103,6 +100,7 @@ pub use keyvault_graph::{KeyvaultParameters, keyvault_resources};
 pub use kms_graph::{KmsParameters, kms_resources};
 pub use legacy_names::find_legacy_names;
 pub use listed_role_assignments::UnreadableRoleAssignment;
+pub use needed_actions::{ExampleClusterError, NeededActions, command_names, needed_actions};
 pub use oidc_graph::{OidcParameters, oidc_resources};
 pub use orphaned_assignments::{
     OrphanSearchError, OrphanedAssignment, delete_orphaned_assignment, find_orphaned_assignments,

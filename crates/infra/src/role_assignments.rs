@@ -71,11 +71,7 @@ impl RoleIdentity {
     }
 }
 
-impl fmt::Display for RoleIdentity {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.role_key())
-    }
-}
+lanyard_vocabulary::display_text!(RoleIdentity, role_key());
 
 /// The scope of a role assignment: a resource group or a resource of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use lanyard_api::{VaultObjectFormat, VaultObjectVersion};
@@ -72,11 +71,7 @@ impl ObjectId {
     }
 }
 
-impl fmt::Display for ObjectId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(ObjectId, 0);
 
 /// An object that cannot be converted to its file.
 #[derive(Debug, thiserror::Error)]

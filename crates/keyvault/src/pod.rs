@@ -58,14 +58,7 @@ impl fmt::Debug for ServiceAccountTokens {
     }
 }
 
-impl fmt::Debug for ServiceAccountToken {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ServiceAccountToken")
-            .field("expires", &self.expires)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(ServiceAccountToken { expires });
 
 impl fmt::Debug for PublishSecrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,6 @@ mod store;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -300,11 +299,7 @@ fn additional_data(id: &EntryId, read_at: Timestamp) -> [u8; 48] {
     data
 }
 
-impl fmt::Debug for StaleCache {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("StaleCache").field("store", &self.store).finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(StaleCache { store });
 
 /// The key length of AES-256.
 const KEY_LENGTH: usize = 32;

@@ -1,7 +1,5 @@
 //! The encryption algorithms of the plugin.
 
-use std::fmt;
-
 /// The RSA padding that the vault uses (RFC 7518, 4.2 and 4.3). The version of the KMS API
 /// determines it, because ciphertexts of both algorithms look alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +20,4 @@ impl KeyAlgorithm {
     }
 }
 
-impl fmt::Display for KeyAlgorithm {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+lanyard_vocabulary::display_text!(KeyAlgorithm, name());

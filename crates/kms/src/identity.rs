@@ -8,13 +8,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::error::ErrorKind;
-use lanyard_clock::ErrorHint;
+use lanyard_azure::AzureTransport;
+use lanyard_clock::{ErrorHint, SharedClock};
 use lanyard_credential::identity::ParseAuthorityError;
 use lanyard_credential::{
     ClientSecretCredential, FederatedTokenCredential, FederatedTokenSettings,
     FederatedTokenSettingsError, LoadError, ManagedIdentityCredential, ManagedIdentitySettings,
     ManagedIdentitySettingsError, ManagedIdentityTransport, ReloadingCertificateCredential,
-    ReloadingCertificateOptions, TokenTransport,
+    ReloadingCertificateOptions, TokenTransport, TokenTransportOptions,
 };
 use lanyard_vocabulary::cloud::CloudEndpoints;
 use tokio::sync::OnceCell;
@@ -32,6 +33,28 @@ pub struct IdentitySources {
     pub managed_identity_host: Option<String>,
     /// The environment variables that a workload identity webhook sets.
     pub workload: FederatedTokenSettings,
+}
+
+impl IdentitySources {
+    /// Builds the transports: that to Entra uses `transport`.
+    ///
+    /// # Errors
+    ///
+    /// [`ManagedIdentitySettingsError`] if the client of the metadata service cannot be built.
+    pub fn new(
+        transport: &AzureTransport,
+        managed_identity_host: Option<String>,
+        workload: FederatedTokenSettings,
+        clock: &SharedClock,
+    ) -> Result<Self, ManagedIdentitySettingsError> {
+        let options = |transport| TokenTransportOptions::new(transport, clock);
+        Ok(Self {
+            entra: TokenTransport::new(options(Some(transport.without_rate_limit()))),
+            managed_identity: ManagedIdentityTransport::new(options(None))?,
+            managed_identity_host,
+            workload,
+        })
+    }
 }
 
 /// The credential for the configured identity cannot be created.
@@ -153,7 +176,6 @@ pub(crate) fn credential_file_hint(error: &azure_core::Error) -> Option<Cow<'sta
 
 #[cfg(test)]
 mod tests {
-    use lanyard_credential::TokenTransportOptions;
     use lanyard_vocabulary::{Cloud, format_error_chain};
 
     use super::*;

@@ -49,16 +49,8 @@ pub struct KeyResult {
     pub reply_headers: VaultReplyHeaders,
 }
 
-/// Omits the value, which may be a plaintext seed.
-impl fmt::Debug for KeyResult {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KeyResult")
-            .field("kid", &self.kid)
-            .field("reply_headers", &self.reply_headers)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the value, which may be a plaintext seed.
+lanyard_vocabulary::debug_fields!(KeyResult { kid, reply_headers });
 
 /// A client that encrypts and decrypts with one key version.
 #[async_trait]

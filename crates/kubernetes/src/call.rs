@@ -149,11 +149,7 @@ impl KubernetesApi {
     }
 }
 
-impl fmt::Debug for KubernetesApi {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("KubernetesApi").finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(KubernetesApi);
 
 /// The timeout and the number of attempts of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

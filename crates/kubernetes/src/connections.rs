@@ -6,7 +6,6 @@
 
 mod throttle;
 
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,11 +54,7 @@ impl WatchConnection {
     }
 }
 
-impl fmt::Debug for WatchConnection {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("WatchConnection").finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(WatchConnection);
 
 impl ApiConnections {
     /// Builds clients that connect on their first request.

@@ -33,4 +33,6 @@ pub use process_metrics::{BuildInfo, ProcessMetrics};
 pub use prometheus_client;
 pub use readiness::{Readiness, ReadinessGate, ReadinessProblem};
 pub use readiness_warnings::ReadinessWarnings;
-pub use server::{BoundListener, ListenError, health_routes, metrics_routes};
+pub use server::{
+    BoundListener, ListenError, health_routes, metrics_routes, serve_process_endpoints,
+};

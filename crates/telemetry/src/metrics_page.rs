@@ -6,6 +6,8 @@ use std::sync::Arc;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
+use crate::process_metrics::{BuildInfo, ProcessMetrics};
+
 /// All metrics of the process in text format.
 #[derive(Clone)]
 pub struct MetricsPage(Arc<Registry>);
@@ -20,6 +22,15 @@ impl MetricsPage {
         let mut registry = Registry::default();
         register(&mut registry);
         Self(Arc::new(registry))
+    }
+
+    /// Builds a page that also has the metrics of the process and the version of the program.
+    pub fn of_process(version: &'static str, register: impl FnOnce(&mut Registry)) -> Self {
+        Self::build(|registry| {
+            register(registry);
+            ProcessMetrics.register(registry);
+            BuildInfo { version }.register(registry);
+        })
     }
 
     /// The current values, in the `OpenMetrics` text format 1.0.

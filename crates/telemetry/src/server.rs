@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -109,6 +110,24 @@ impl BoundListener {
         let connections = ConnectionLimitListener::new(self.listener, clock);
         axum::serve(connections, routes).with_graceful_shutdown(end).await
     }
+}
+
+/// Serves `/metrics`, `/healthz` and `/readyz` on one listener; waits forever without one. The process is alive as long
+/// as it responds. Returns the error of the listener.
+pub async fn serve_process_endpoints(
+    listening: Option<BoundListener>,
+    page: MetricsPage,
+    readiness: Readiness,
+    clock: SharedClock,
+) -> Option<io::Error> {
+    const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);
+    let Some(listening) = listening else { return std::future::pending().await };
+    let alive = || std::future::ready(Ok(()));
+    let liveness = LivenessProbe::new(alive, LIVENESS_TIMEOUT, SharedClock::clone(&clock));
+    let health = health_routes("/healthz", liveness, readiness, ReadinessWarnings::default());
+    tracing::info!(address = %listening.address(), "serving metrics and health");
+    let routes = health.merge(metrics_routes(page));
+    listening.serve(routes, clock, std::future::pending()).await.err()
 }
 
 /// A listen address could not be bound.

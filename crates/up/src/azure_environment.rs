@@ -55,8 +55,10 @@ impl AzureEnvironment {
             ..AzureTransportSettings::default()
         };
         let transport = AzureTransport::new(&settings, Arc::clone(&clock))?;
-        let token_transport =
-            TokenTransport::new(token_options(Some(transport.without_rate_limit()), &clock));
+        let token_transport = TokenTransport::new(TokenTransportOptions::new(
+            Some(transport.without_rate_limit()),
+            &clock,
+        ));
         let environment = Self {
             proof_calls: desired_proof_calls(&cluster),
             clock,
@@ -72,7 +74,7 @@ impl AzureEnvironment {
     /// Options for fetching tokens through `transport`. `None` selects the default transport for IMDS, which
     /// never uses a proxy.
     pub(crate) fn token_options(&self, transport: Option<SdkTransport>) -> TokenTransportOptions {
-        token_options(transport, &self.clock)
+        TokenTransportOptions::new(transport, &self.clock)
     }
 
     /// The proof calls of a component's role.
@@ -84,11 +86,4 @@ impl AzureEnvironment {
     pub(crate) fn vault_scope(&self) -> String {
         format!("{}/.default", self.endpoints.vault_audience())
     }
-}
-
-fn token_options(transport: Option<SdkTransport>, clock: &SharedClock) -> TokenTransportOptions {
-    let mut options = TokenTransportOptions::default();
-    options.clock = Arc::clone(clock);
-    options.client.transport = transport;
-    options
 }

@@ -34,17 +34,6 @@ pub enum ScenarioRunError {
     Close(#[from] CloseRunError),
 }
 
-impl ScenarioRunError {
-    /// Whether the HostedCluster or the fault is invalid.
-    pub const fn is_invalid_input(&self) -> bool {
-        match self {
-            Self::Cloud(_) => true,
-            Self::Azure(error) => error.is_invalid_plan(),
-            _ => false,
-        }
-    }
-}
-
 impl ErrorHint for ScenarioRunError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
@@ -73,5 +62,14 @@ impl ErrorHint for ScenarioRunError {
             Self::ManagedIdentity(_) => "run again with --log debug and report the log",
             Self::Close(_) => "the next `lanyard up` tries again; by hand: umount <directory>",
         }))
+    }
+
+    /// Whether the HostedCluster or the fault is invalid.
+    fn is_invalid_input(&self) -> bool {
+        match self {
+            Self::Cloud(_) => true,
+            Self::Azure(error) => error.is_invalid_plan(),
+            _ => false,
+        }
     }
 }

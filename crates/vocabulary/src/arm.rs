@@ -1,7 +1,6 @@
 //! Azure resource ids.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
@@ -198,11 +197,7 @@ impl From<ArmResourceId> for String {
     }
 }
 
-impl fmt::Display for ArmResourceId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+crate::display_text!(ArmResourceId, 0);
 
 impl PartialEq for ArmResourceId {
     fn eq(&self, other: &Self) -> bool {

@@ -3,7 +3,6 @@
 //! Names are those of the HostedCluster API. Endpoints follow the Azure SDK constants and, for the clouds
 //! without constants, the tables of HyperShift's operators.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -217,11 +216,7 @@ impl Cloud {
     }
 }
 
-impl fmt::Display for Cloud {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+crate::display_text!(Cloud, name());
 
 /// The text is not the name of a cloud in the API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,6 @@
 //!
 //! Source: HyperShift's operators and the operators of the components, as deployed by them.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
@@ -457,11 +456,7 @@ impl From<Component> for &'static str {
     }
 }
 
-impl fmt::Display for Component {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+crate::display_text!(Component, name());
 
 /// The text is not the name of a component.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,5 @@
 //! The encodings of a file's bytes in a vault secret, whose values are text.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -40,11 +39,7 @@ impl ObjectEncoding {
     }
 }
 
-impl fmt::Display for ObjectEncoding {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+crate::display_text!(ObjectEncoding, name());
 
 /// The text is not the name of an object encoding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

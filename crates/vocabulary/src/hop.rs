@@ -2,8 +2,6 @@
 //!
 //! A hop has the same name in `lanyard up`, in conditions, metrics and events, and in diagnoses.
 
-use std::fmt;
-
 use serde::Serialize;
 
 /// A hop of an identity flow. The variants are in the order of both paths, which end with the same hops.
@@ -97,11 +95,7 @@ impl From<Hop> for &'static str {
     }
 }
 
-impl fmt::Display for Hop {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+crate::display_text!(Hop, name());
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(into = "&'static str")]
@@ -134,11 +128,7 @@ impl From<HopOutcome> for &'static str {
     }
 }
 
-impl fmt::Display for HopOutcome {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+crate::display_text!(HopOutcome, name());
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,7 @@ pub mod hop;
 pub mod identifier;
 pub mod outcome_code;
 pub mod role;
+mod text_impls;
 mod vault_key;
 
 pub use arm::{ArmResourceId, ParseArmResourceIdError};

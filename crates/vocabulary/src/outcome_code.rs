@@ -4,8 +4,6 @@
 //! of `docs/reference/outcomes.md`, which is generated from this table. Codes for which the Secrets Store CSI driver
 //! (v1.6.0) has a reason use its spelling.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use crate::hop::Hop;
@@ -194,11 +192,7 @@ impl From<OutcomeCode> for &'static str {
     }
 }
 
-impl fmt::Display for OutcomeCode {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+crate::display_text!(OutcomeCode, name());
 
 #[cfg(test)]
 mod tests {

@@ -12,15 +12,9 @@ pub(in crate::commands) mod shared_stack;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use lanyard_changes::{
-    CheckedPlan, JournalError, LiveCheck, RunOptions, RunReport, RunSettings, StackError,
-    StackTarget,
-};
+use lanyard_changes::{CheckedPlan, LiveCheck, RunOptions, RunReport, RunSettings, StackTarget};
 use lanyard_clock::SharedClock;
-use lanyard_infra::{
-    AzureSubscription, ClusterTargetError, ConfigurationError, IdentitySourceError,
-};
-use lanyard_vocabulary::format_error_chain;
+use lanyard_infra::AzureSubscription;
 
 use self::journal_args::{JournalContext, LockArgs, StateArgs};
 use self::progress::{ProgressArgs, ProgressOutput};
@@ -99,34 +93,4 @@ pub(in crate::commands) async fn plan_and_apply(
     let report = target.apply(settings, live_check, on_plan).await;
     progress.end();
     Ok(report?)
-}
-
-impl From<StackError> for CommandError {
-    fn from(error: StackError) -> Self {
-        Self::of_library(&error, error.is_invalid_input())
-    }
-}
-
-impl From<JournalError> for CommandError {
-    fn from(error: JournalError) -> Self {
-        StackError::from(error).into()
-    }
-}
-
-impl From<ClusterTargetError> for CommandError {
-    fn from(error: ClusterTargetError) -> Self {
-        Self::of_library(&error, error.is_invalid_input())
-    }
-}
-
-impl From<IdentitySourceError> for CommandError {
-    fn from(error: IdentitySourceError) -> Self {
-        Self::of_library(&error, true)
-    }
-}
-
-impl From<ConfigurationError> for CommandError {
-    fn from(error: ConfigurationError) -> Self {
-        Self::invalid_input(format_error_chain(&error))
-    }
 }

@@ -2,11 +2,11 @@
 
 #[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 use lanyard_azure::AzureTransport;
-use lanyard_azure::{AzureTransportError, AzureTransportSettings};
+use lanyard_azure::AzureTransportSettings;
 #[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 use lanyard_clock::SharedClock;
 
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The transport settings: the proxy of the environment, and the default request policy.
@@ -16,12 +16,12 @@ use crate::settings::ProcessEnvironment;
 pub(super) fn transport_settings(
     environment: &ProcessEnvironment,
 ) -> Result<AzureTransportSettings, CommandError> {
-    if let Some(path) = &environment.ssl_cert_file
-        && let Err(error) = std::fs::File::open(path)
-    {
-        let message = format!("SSL_CERT_FILE: {} cannot be read", path.display());
-        let hint = "name a file with the trusted authorities that this user may read, or unset it";
-        return Err(CommandError::unavailable(message).with_cause(&error).with_hint(hint));
+    if let Some(path) = &environment.ssl_cert_file {
+        std::fs::File::open(path)
+            .or_unavailable(format_args!("SSL_CERT_FILE: {} cannot be read", path.display()))
+            .hint(
+                "name a file with the trusted authorities that this user may read, or unset it",
+            )?;
     }
     Ok(AzureTransportSettings {
         https_proxy: environment.https_proxy.clone(),
@@ -35,13 +35,7 @@ pub(super) fn build_transport(
     settings: &AzureTransportSettings,
     clock: &SharedClock,
 ) -> Result<AzureTransport, CommandError> {
-    AzureTransport::new(settings, SharedClock::clone(clock))
-        .map_err(|error| transport_error(&error))
-}
-
-/// Converts a transport error into an error for the user.
-pub(super) fn transport_error(error: &AzureTransportError) -> CommandError {
-    CommandError::unavailable("Azure cannot be reached").with_cause(error).with_hint_of(error)
+    AzureTransport::new(settings, SharedClock::clone(clock)).context("Azure cannot be reached")
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use lanyard_azure::AzureTransportSettings;
@@ -17,10 +16,9 @@ use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
 use lanyard_telemetry::{
-    BoundListener, BuildInfo, ListenAddress, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
-    ReadinessWarnings, health_routes, metrics_routes,
+    BoundListener, ListenAddress, MetricsPage, Readiness, serve_process_endpoints,
 };
-use lanyard_vocabulary::{ArmResourceId, Cloud, Component, format_error_chain};
+use lanyard_vocabulary::{ArmResourceId, Cloud, Component};
 
 use super::go_duration::GoDuration;
 use super::{azure_transport, cluster_access};
@@ -142,9 +140,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let mut signals = TerminationSignals::listen()?;
     let clock = SystemClock::shared();
     let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));
-    let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    let listening = BoundListener::bind(args.metrics_addr).await?;
     let parts = canary_parts(&environment, &metrics, &clock)?;
     let mut canary = IdentityCanary::new(settings, parts);
     if let Some(annotation) = pod_annotation(&args.pod, &environment, &clock).await? {
@@ -155,13 +151,18 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
             metrics.clone(),
         ));
     }
-    let http = serve_http(listening, &metrics, &clock);
+    let page = MetricsPage::of_process(env!("CARGO_PKG_VERSION"), |registry| {
+        metrics.register(registry);
+    });
+    // The probes succeed as long as the process responds: a broken identity must neither restart the pod nor remove it
+    // from its endpoints.
+    let http = serve_process_endpoints(listening, page, Readiness::default(), clock);
     tokio::select! {
         () = canary.run() => {
             Err(CommandError::unavailable("the canary ended unexpectedly")
                 .with_hint("report this bug"))
         }
-        served = http => served,
+        error = http => Err(CommandError::endpoints_failed(error)),
         end = signals.wait() => {
             tracing::info!(?end, "ending");
             Ok(CommandExit::Success)
@@ -179,10 +180,8 @@ fn canary_parts(
         ..azure_transport::transport_settings(environment)?
     };
     let transport = azure_transport::build_transport(&settings, clock)?;
-    let mut options = TokenTransportOptions::default();
-    options.clock = SharedClock::clone(clock);
+    let mut options = TokenTransportOptions::new(Some(transport.without_rate_limit()), clock);
     options.retry = Some(CanaryDependencies::token_retry());
-    options.client.transport = Some(transport.without_rate_limit());
     Ok(CanaryDependencies {
         clock: SharedClock::clone(clock),
         token_transport: TokenTransport::new(options),
@@ -209,36 +208,6 @@ async fn pod_annotation(
     };
     let agent = UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
     let api = KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await;
-    let api = api.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    let api = api?;
     Ok(Some(PodAnnotation::new(api, namespace, name)))
 }
-
-/// Serves the HTTP endpoints; waits forever if they are disabled.
-///
-/// Liveness and readiness probes succeed as long as the process responds: a broken identity must neither
-/// restart the pod nor remove it from its endpoints.
-async fn serve_http(
-    listening: Option<BoundListener>,
-    metrics: &CanaryMetrics,
-    clock: &SharedClock,
-) -> CommandResult {
-    let Some(listening) = listening else { return std::future::pending().await };
-    let page = MetricsPage::build(|registry| {
-        metrics.register(registry);
-        ProcessMetrics.register(registry);
-        BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
-    });
-    let alive = || std::future::ready(Ok(()));
-    let liveness = LivenessProbe::new(alive, LIVENESS_TIMEOUT, SharedClock::clone(clock));
-    let health =
-        health_routes("/healthz", liveness, Readiness::default(), ReadinessWarnings::default());
-    let routes = health.merge(metrics_routes(page));
-    tracing::info!(address = %listening.address(), "serving metrics and health");
-    let served = listening.serve(routes, SharedClock::clone(clock), std::future::pending()).await;
-    let error = served.err().map(|error| format_error_chain(&error)).unwrap_or_default();
-    Err(CommandError::unavailable(format!("the metrics and health server failed: {error}")))
-}
-
-const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -20,10 +20,8 @@ use crate::settings::ProcessEnvironment;
 #[derive(Debug, Subcommand)]
 pub(crate) enum CcoctlPlatform {
     /// Create and remove the token issuer and the managed identities of a cluster
-    Azure {
-        #[command(subcommand)]
-        command: CcoctlCommand,
-    },
+    #[command(subcommand)]
+    Azure(CcoctlCommand),
 }
 
 /// The subcommands of `lanyard ccoctl azure`.
@@ -41,7 +39,7 @@ pub(crate) async fn run(
     platform: CcoctlPlatform,
     environment: ProcessEnvironment,
 ) -> CommandResult {
-    let CcoctlPlatform::Azure { command } = platform;
+    let CcoctlPlatform::Azure(command) = platform;
     match command {
         CcoctlCommand::CreateKeyPair(args) => key_pair::run(&args),
         CcoctlCommand::CreateOidcIssuer(args) => oidc_issuer::run(*args, environment).await,

@@ -1,21 +1,14 @@
 //! `lanyard check azure`: shows what the signed-in identity may do for each command.
 
-mod needed_actions;
-
-use std::collections::BTreeSet;
-
 use clap::builder::PossibleValuesParser;
-use lanyard_azure::{
-    ArmBody as _, AssignedPrincipalType, AzureCallError, CallerIdentity, VaultBody,
-};
+use lanyard_azure::{ArmBody as _, VaultBody};
 use lanyard_clock::SystemClock;
-use lanyard_infra::{RequiredAction, missing_actions, missing_data_actions};
+use lanyard_infra::{CommandPermissions, MissingPermissions, command_names, needed_actions};
 use lanyard_vocabulary::ArmResourceId;
 use serde::Serialize;
 
-use self::needed_actions::{NeededActions, command_names, needed_actions};
 use super::azure_account::{AccountArgs, AzureAccount};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ResultExt as _};
 use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
@@ -85,21 +78,6 @@ struct PermissionReport {
     not_checked: &'static [&'static str],
 }
 
-/// What one command needs and lacks.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CommandPermissions {
-    command: String,
-    /// The control plane actions that are not allowed at the scope.
-    missing_actions: Vec<String>,
-    /// The data actions that are not allowed at the vault.
-    missing_data_actions: Vec<String>,
-    /// The data actions that the command needs at a vault, if no vault is named.
-    unchecked_data_actions: Vec<String>,
-    /// The permissions of Microsoft Graph that the identity lacks.
-    missing_graph_permissions: Vec<String>,
-}
-
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let vault = args.key_vault_id.as_ref();
     if let Some(vault) = vault {
@@ -111,12 +89,15 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let scope = args.scope.clone();
     let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
     let needed = needed_actions(&account.subscription, &caller, &args.commands)?;
-    let missing = MissingPermissions::read(&account, &needed, &scope, vault).await?;
+    let missing = MissingPermissions::read(&account.arm, &needed, &scope, vault)
+        .await
+        .context("reading the permissions of the signed-in identity failed")?;
+    let graph = account.graph_caller().await?;
     let report = PermissionReport {
         object_id: caller.object_id.to_string(),
         scope: scope.to_string(),
         key_vault_id: vault.map(ToString::to_string),
-        commands: needed.iter().map(|needed| missing.of_command(needed)).collect(),
+        commands: needed.iter().map(|needed| missing.of_command(needed, &graph)).collect(),
         not_checked: &NOT_CHECKED,
     };
     output::print_value(&report, args.output.format, |line_width| report.to_text(line_width))?;
@@ -129,92 +110,6 @@ fn require_vault(id: &ArmResourceId) -> Result<(), CommandError> {
     }
     Err(CommandError::invalid_input(format!("--key-vault-id: `{id}` is not the id of a vault"))
         .with_hint("copy the id from `az keyvault show --name NAME --query id`"))
-}
-
-/// What the signed-in identity lacks of the permissions that some commands need.
-struct MissingPermissions {
-    /// The control plane actions at the scope.
-    actions: BTreeSet<String>,
-    /// The data actions at the vault; `None` if no vault is named.
-    data_actions: Option<BTreeSet<String>>,
-    /// The permission to write applications in Microsoft Graph.
-    graph: Vec<String>,
-}
-
-impl MissingPermissions {
-    async fn read(
-        account: &AzureAccount,
-        needed: &[NeededActions],
-        scope: &ArmResourceId,
-        vault: Option<&ArmResourceId>,
-    ) -> Result<Self, CommandError> {
-        let required = needed.iter().flat_map(|it| &it.actions);
-        let required: Vec<_> = required.map(|it| RequiredAction::new(scope, it)).collect();
-        let actions = action_names(missing_actions(&account.arm, &required).await)?;
-        let data_actions = match vault {
-            None => None,
-            Some(vault) => {
-                let required = needed.iter().flat_map(|it| it.vault_actions);
-                let required: Vec<_> = required.map(|it| RequiredAction::new(vault, *it)).collect();
-                Some(action_names(missing_data_actions(&account.arm, &required).await)?)
-            }
-        };
-        let graph = missing_graph_permissions(&account.graph_caller().await?);
-        Ok(Self { actions, data_actions, graph })
-    }
-
-    fn of_command(&self, needed: &NeededActions) -> CommandPermissions {
-        let vault_actions = needed.vault_actions.iter().map(|action| (*action).to_owned());
-        let (missing_data_actions, unchecked_data_actions): (Vec<_>, Vec<_>) =
-            match &self.data_actions {
-                Some(missing) => {
-                    (vault_actions.filter(|it| missing.contains(it)).collect(), Vec::new())
-                }
-                None => (Vec::new(), vault_actions.collect()),
-            };
-        // A command that writes credentials into a vault also writes their applications.
-        let writes_applications = !needed.vault_actions.is_empty();
-        let graph = self.graph.iter().filter(|_| writes_applications);
-        CommandPermissions {
-            command: needed.command.to_owned(),
-            missing_actions: needed.actions.intersection(&self.actions).cloned().collect(),
-            missing_data_actions,
-            unchecked_data_actions,
-            missing_graph_permissions: graph.cloned().collect(),
-        }
-    }
-}
-
-fn action_names(
-    missing: Result<Vec<RequiredAction>, AzureCallError>,
-) -> Result<BTreeSet<String>, CommandError> {
-    let missing = missing.map_err(|error| {
-        CommandError::unavailable("reading the permissions of the signed-in identity failed")
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })?;
-    Ok(missing.into_iter().map(|it| it.action).collect())
-}
-
-/// The permissions of Microsoft Graph of which one suffices to write the applications of an environment.
-const GRAPH_PERMISSIONS: [&str; 4] = [
-    "Application.ReadWrite.OwnedBy",
-    "Application.ReadWrite.All",
-    "Directory.ReadWrite.All",
-    // Users may do what their directory roles allow, which the token does not say.
-    "Directory.AccessAsUser.All",
-];
-
-fn missing_graph_permissions(graph: &CallerIdentity) -> Vec<String> {
-    let has = |name: &str| graph.permissions.iter().any(|it| it.eq_ignore_ascii_case(name));
-    if GRAPH_PERMISSIONS.into_iter().any(has) {
-        return Vec::new();
-    }
-    let name = match graph.principal_type {
-        AssignedPrincipalType::User => GRAPH_PERMISSIONS[1],
-        _ => GRAPH_PERMISSIONS[0],
-    };
-    vec![name.to_owned()]
 }
 
 impl PermissionReport {
@@ -279,30 +174,13 @@ impl PermissionReport {
     }
 }
 
-impl CommandPermissions {
-    fn is_complete(&self) -> bool {
-        self.missing_count() == 0
-    }
-
-    fn missing_count(&self) -> usize {
-        self.missing_actions.len()
-            + self.missing_data_actions.len()
-            + self.missing_graph_permissions.len()
-    }
-
-    /// The result in the table.
-    fn result(&self) -> String {
-        match self.missing_count() {
-            0 if self.unchecked_data_actions.is_empty() => "allowed".to_owned(),
-            0 => "unknown".to_owned(),
-            missing => format!("{missing} missing"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use clap::Parser;
+    use lanyard_azure::{AssignedPrincipalType, CallerIdentity};
+    use lanyard_infra::NeededActions;
 
     use super::*;
 
@@ -366,27 +244,6 @@ mod tests {
         }
         for name in command_names() {
             assert!(used.iter().any(|used| name.starts_with(*used)), "{name}");
-        }
-    }
-
-    #[test]
-    fn data_actions_are_unknown_without_a_vault() {
-        let vault_actions = &["read", "write"];
-        let needed = NeededActions {
-            command: "rotate identity azure",
-            actions: BTreeSet::new(),
-            vault_actions,
-        };
-        for (data_actions, result) in [
-            (None, "unknown"),
-            (Some(BTreeSet::new()), "allowed"),
-            (Some(BTreeSet::from(["write".to_owned()])), "1 missing"),
-        ] {
-            let (actions, graph) = (BTreeSet::new(), Vec::new());
-            let missing = MissingPermissions { actions, data_actions, graph };
-            let permissions = missing.of_command(&needed);
-            assert_eq!(permissions.result(), result);
-            assert_eq!(permissions.is_complete(), result != "1 missing");
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lanyard_kubernetes::ApiAccess;
 
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The given kubeconfig, or the pod's service account; `None` outside of a cluster.
@@ -17,11 +17,9 @@ pub(in crate::commands) fn api_access(
     }
     let Some(host) = environment.kubernetes_host.clone() else { return Ok(None) };
     let port = environment.kubernetes_port.as_deref().unwrap_or("443").parse();
-    let port = port.map_err(|error: std::num::ParseIntError| {
-        CommandError::invalid_input("KUBERNETES_SERVICE_PORT is not a port")
-            .with_cause(&error)
-            .with_hint("unset KUBERNETES_SERVICE_HOST, or give --kubeconfig")
-    })?;
+    let port = port
+        .or_invalid("KUBERNETES_SERVICE_PORT is not a port")
+        .hint("unset KUBERNETES_SERVICE_HOST, or give --kubeconfig")?;
     let service_account = ApiAccess::SERVICE_ACCOUNT.into();
     Ok(Some(ApiAccess::InCluster { host, port, service_account }))
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::kubectl::ApiServerArgs;
 use super::problem_text::{problem_line, problem_lines};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -221,9 +221,8 @@ pub(in crate::commands) fn api_error(error: &ApiError) -> CommandError {
 
 /// Checks a HostedCluster against the rules of its API, and prints lints.
 pub(in crate::commands) fn validate_hosted_cluster(cluster: &Value) -> Result<(), CommandError> {
-    let wire: HostedCluster = serde_json::from_value(cluster.clone()).map_err(|error| {
-        CommandError::invalid_input("the flags do not result in a HostedCluster").with_cause(&error)
-    })?;
+    let wire: HostedCluster = serde_json::from_value(cluster.clone())
+        .or_invalid("the flags do not result in a HostedCluster")?;
     let problems = validate_schema(&wire);
     let problems = match validate(&wire) {
         _ if problems.has_errors() => problems,

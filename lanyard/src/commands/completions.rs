@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandExit, CommandResult, ForeignResult as _};
 use crate::output;
 
 const EXAMPLE: &str = "\
@@ -27,9 +27,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, mut command: clap::Command) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "lanyard", &mut script);
-    let script = String::from_utf8(script).map_err(|error| {
-        CommandError::unavailable("the script is not text").with_cause(&error.utf8_error())
-    })?;
-    output::print_stdout(&script)?;
+    let script = std::str::from_utf8(&script).or_unavailable("the script is not text")?;
+    output::print_stdout(script)?;
     Ok(CommandExit::Success)
 }

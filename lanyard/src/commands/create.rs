@@ -20,64 +20,44 @@ use crate::settings::ProcessEnvironment;
 #[derive(Debug, Subcommand)]
 pub(crate) enum CreateCommand {
     /// Create a hosted cluster and its infrastructure
-    Cluster {
-        #[command(subcommand)]
-        platform: PlatformCommand<cluster::Args>,
-    },
+    #[command(subcommand)]
+    Cluster(PlatformCommand<cluster::Args>),
     /// Create or change the infrastructure of a hosted cluster
-    Infra {
-        #[command(subcommand)]
-        platform: PlatformCommand<infra::Args>,
-    },
+    #[command(subcommand)]
+    Infra(PlatformCommand<infra::Args>),
     /// Create or change the identities of a self-managed hosted cluster
-    Iam {
-        #[command(subcommand)]
-        platform: PlatformCommand<iam::Args>,
-    },
+    #[command(subcommand)]
+    Iam(PlatformCommand<iam::Args>),
     /// Create or change a token issuer for clusters
-    Oidc {
-        #[command(subcommand)]
-        platform: PlatformCommand<oidc::Args>,
-    },
+    #[command(subcommand)]
+    Oidc(PlatformCommand<oidc::Args>),
     /// Create the identities of an ARO HCP development environment
-    Identities {
-        #[command(subcommand)]
-        platform: PlatformCommand<identities::Args>,
-    },
+    #[command(subcommand)]
+    Identities(PlatformCommand<identities::Args>),
     /// Create or change a Key Vault for the credentials of clusters
-    Keyvault {
-        #[command(subcommand)]
-        platform: PlatformCommand<keyvault::Args>,
-    },
+    #[command(subcommand)]
+    Keyvault(PlatformCommand<keyvault::Args>),
     /// Create or change a management cluster for hosted control planes
-    Aks {
-        #[command(subcommand)]
-        platform: PlatformCommand<aks::Args>,
-    },
+    #[command(subcommand)]
+    Aks(PlatformCommand<aks::Args>),
     /// Create or change a public DNS zone for clusters
-    Dns {
-        #[command(subcommand)]
-        platform: PlatformCommand<dns::Args>,
-    },
+    #[command(subcommand)]
+    Dns(PlatformCommand<dns::Args>),
 }
 
 /// Runs the command.
 pub(crate) async fn run(command: CreateCommand, environment: ProcessEnvironment) -> CommandResult {
     match command {
-        CreateCommand::Cluster { platform } => {
+        CreateCommand::Cluster(it) => {
             // The future contains those of all steps, so it does not fit on the stack of the caller.
-            Box::pin(cluster::run(platform.into_args(), environment)).await
+            Box::pin(cluster::run(it.into_args(), environment)).await
         }
-        CreateCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
-        CreateCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
-        CreateCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,
-        CreateCommand::Identities { platform } => {
-            identities::run(platform.into_args(), environment).await
-        }
-        CreateCommand::Keyvault { platform } => {
-            keyvault::run(platform.into_args(), environment).await
-        }
-        CreateCommand::Aks { platform } => aks::run(platform.into_args(), environment).await,
-        CreateCommand::Dns { platform } => dns::run(platform.into_args(), environment).await,
+        CreateCommand::Infra(it) => infra::run(it.into_args(), environment).await,
+        CreateCommand::Iam(it) => iam::run(it.into_args(), environment).await,
+        CreateCommand::Oidc(it) => oidc::run(it.into_args(), environment).await,
+        CreateCommand::Identities(it) => identities::run(it.into_args(), environment).await,
+        CreateCommand::Keyvault(it) => keyvault::run(it.into_args(), environment).await,
+        CreateCommand::Aks(it) => aks::run(it.into_args(), environment).await,
+        CreateCommand::Dns(it) => dns::run(it.into_args(), environment).await,
     }
 }

@@ -19,63 +19,41 @@ use crate::settings::ProcessEnvironment;
 #[derive(Debug, Subcommand)]
 pub(crate) enum DestroyCommand {
     /// Remove a hosted cluster and its infrastructure
-    Cluster {
-        #[command(subcommand)]
-        platform: PlatformCommand<cluster::Args>,
-    },
+    #[command(subcommand)]
+    Cluster(PlatformCommand<cluster::Args>),
     /// Remove the infrastructure of a hosted cluster
-    Infra {
-        #[command(subcommand)]
-        platform: PlatformCommand<infra::Args>,
-    },
+    #[command(subcommand)]
+    Infra(PlatformCommand<infra::Args>),
     /// Remove the identities of a self-managed hosted cluster
-    Iam {
-        #[command(subcommand)]
-        platform: PlatformCommand<iam::Args>,
-    },
+    #[command(subcommand)]
+    Iam(PlatformCommand<iam::Args>),
     /// Remove a token issuer
-    Oidc {
-        #[command(subcommand)]
-        platform: PlatformCommand<oidc::Args>,
-    },
+    #[command(subcommand)]
+    Oidc(PlatformCommand<oidc::Args>),
     /// Remove the identities of an ARO HCP development environment
-    Identities {
-        #[command(subcommand)]
-        platform: PlatformCommand<identities::Args>,
-    },
+    #[command(subcommand)]
+    Identities(PlatformCommand<identities::Args>),
     /// Remove a Key Vault
-    Keyvault {
-        #[command(subcommand)]
-        platform: PlatformCommand<keyvault::Args>,
-    },
+    #[command(subcommand)]
+    Keyvault(PlatformCommand<keyvault::Args>),
     /// Remove a management cluster
-    Aks {
-        #[command(subcommand)]
-        platform: PlatformCommand<aks::Args>,
-    },
+    #[command(subcommand)]
+    Aks(PlatformCommand<aks::Args>),
     /// Remove a public DNS zone
-    Dns {
-        #[command(subcommand)]
-        platform: PlatformCommand<dns::Args>,
-    },
+    #[command(subcommand)]
+    Dns(PlatformCommand<dns::Args>),
 }
 
 /// Runs the command.
 pub(crate) async fn run(command: DestroyCommand, environment: ProcessEnvironment) -> CommandResult {
     match command {
-        DestroyCommand::Cluster { platform } => {
-            cluster::run(platform.into_args(), environment).await
-        }
-        DestroyCommand::Infra { platform } => infra::run(platform.into_args(), environment).await,
-        DestroyCommand::Iam { platform } => iam::run(platform.into_args(), environment).await,
-        DestroyCommand::Oidc { platform } => oidc::run(platform.into_args(), environment).await,
-        DestroyCommand::Identities { platform } => {
-            identities::run(platform.into_args(), environment).await
-        }
-        DestroyCommand::Keyvault { platform } => {
-            keyvault::run(platform.into_args(), environment).await
-        }
-        DestroyCommand::Aks { platform } => aks::run(platform.into_args(), environment).await,
-        DestroyCommand::Dns { platform } => dns::run(platform.into_args(), environment).await,
+        DestroyCommand::Cluster(it) => cluster::run(it.into_args(), environment).await,
+        DestroyCommand::Infra(it) => infra::run(it.into_args(), environment).await,
+        DestroyCommand::Iam(it) => iam::run(it.into_args(), environment).await,
+        DestroyCommand::Oidc(it) => oidc::run(it.into_args(), environment).await,
+        DestroyCommand::Identities(it) => identities::run(it.into_args(), environment).await,
+        DestroyCommand::Keyvault(it) => keyvault::run(it.into_args(), environment).await,
+        DestroyCommand::Aks(it) => aks::run(it.into_args(), environment).await,
+        DestroyCommand::Dns(it) => dns::run(it.into_args(), environment).await,
     }
 }

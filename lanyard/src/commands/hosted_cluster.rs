@@ -10,7 +10,7 @@ use lanyard_desired::{
 };
 
 use super::problem_text::{problem_line, problem_lines};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::output;
 
 /// A complete example with KMS. It is embedded, so that the program needs no checkout.
@@ -73,11 +73,9 @@ fn read_input(file: Option<&Path>) -> Result<(String, String), CommandError> {
     } else {
         (path.display().to_string(), std::fs::read_to_string(path))
     };
-    let text = text.map_err(|error| {
-        CommandError::invalid_input(format!("{name} cannot be read"))
-            .with_cause(&error)
-            .with_hint("give a file with a HostedCluster, or leave -f out for the example")
-    })?;
+    let text = text
+        .or_invalid(format_args!("{name} cannot be read"))
+        .hint("give a file with a HostedCluster, or leave -f out for the example")?;
     Ok((name, text))
 }
 

@@ -14,11 +14,10 @@ use lanyard_federation::{
 };
 use lanyard_infra::{IssuerContainerClient, OidcParameters, oidc_resources};
 use lanyard_vocabulary::cloud::CloudEndpoints;
-use lanyard_vocabulary::format_error_chain;
 
 use super::azure_resources::output_files::write_file;
 use super::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 
 /// The private key in the output directory.
 const PRIVATE_KEY_FILE: &str = "serviceaccount-signer.private";
@@ -103,9 +102,7 @@ pub(in crate::commands) async fn create_issuer(
                 timeout: run.run.options().retry_timeout,
             },
         };
-        container.publish(key).await.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-        })?;
+        container.publish(key).await?;
     }
     Ok(Some(RunSummary::new(&report, &target)))
 }
@@ -126,11 +123,7 @@ pub(in crate::commands) fn load_or_create_key(
                 .with_cause(&error));
         }
     };
-    key.map_err(|error| {
-        CommandError::invalid_input(path.display().to_string())
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })
+    key.context(path.display()).mark_invalid()
 }
 
 /// Writes the key pair, and the copy of the private key that the installer reads.
@@ -166,10 +159,8 @@ pub(in crate::commands) fn write_output_files(
     files.iter().try_for_each(|file| {
         let path = directory.join(file.path());
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|error| {
-                CommandError::unavailable(format!("{} cannot be created", parent.display()))
-                    .with_cause(&error)
-            })?;
+            std::fs::create_dir_all(parent)
+                .or_unavailable(format_args!("{} cannot be created", parent.display()))?;
         }
         write_file(&path, file.content(), std::fs::Permissions::from_mode(file.mode()))
     })

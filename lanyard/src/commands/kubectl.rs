@@ -11,7 +11,7 @@ use lanyard_kubernetes::{
 };
 
 use super::{cluster_access, kubectl_input};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// Selects an API server.
@@ -77,7 +77,13 @@ impl KubectlArgs {
             None => Api::all(client),
             Some(namespace) => Api::namespaced(client, namespace),
         };
-        list_identities(&api, &identities).await.map_err(|error| list_error(&error))
+        let listed = list_identities(&api, &identities).await;
+        let is_unknown_kind = matches!(listed, Err(ApiError::NotServed { .. }));
+        let listed = listed.context("the identities cannot be read");
+        if is_unknown_kind {
+            return listed.hint("install the chart lanyard-operator, which defines the kind");
+        }
+        listed
     }
 
     /// The namespace of the flags or of the context; `None` for all namespaces.
@@ -114,11 +120,7 @@ impl ApiServerArgs {
             let access = KubectlAccess { files, context: self.context.clone() };
             KubernetesApi::connect_as_kubectl(&access, agent, clock).await
         };
-        connected.map_err(|error| {
-            CommandError::unavailable("cannot connect to the Kubernetes API")
-                .with_cause(&error)
-                .with_hint_of(&error)
-        })
+        connected.context("cannot connect to the Kubernetes API")
     }
 
     fn kubeconfig_files(&self, environment: &ProcessEnvironment) -> Vec<PathBuf> {
@@ -167,16 +169,6 @@ async fn list_identities(
             Some(token) => parameters.continue_token = Some(token),
             None => return Ok(everything),
         }
-    }
-}
-
-fn list_error(error: &ApiError) -> CommandError {
-    let failure = CommandError::unavailable("the identities cannot be read").with_cause(error);
-    match error {
-        ApiError::NotServed { .. } => {
-            failure.with_hint("install the chart lanyard-operator, which defines the kind")
-        }
-        error => failure.with_hint_of(error),
     }
 }
 

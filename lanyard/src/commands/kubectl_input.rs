@@ -6,7 +6,7 @@ use std::path::Path;
 use lanyard_api::HostedClusterIdentities;
 use serde_json::Value;
 
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 
 /// Loads the identities of a file or of standard input.
 pub(super) fn load_identities(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {
@@ -16,16 +16,10 @@ pub(super) fn load_identities(path: &Path) -> Result<Vec<HostedClusterIdentities
     } else {
         (path.display().to_string(), std::fs::read_to_string(path))
     };
-    let text = text.map_err(|error| {
-        CommandError::invalid_input(format!("--input: {name} cannot be read"))
-            .with_cause(&error)
-            .with_hint(INPUT_HINT)
-    })?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| {
-        CommandError::invalid_input(format!("--input: {name} is neither YAML nor JSON"))
-            .with_cause(&error)
-            .with_hint(INPUT_HINT)
-    })?;
+    let text = text.or_invalid(format_args!("--input: {name} cannot be read")).hint(INPUT_HINT)?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
+        .or_invalid(format_args!("--input: {name} is neither YAML nor JSON"))
+        .hint(INPUT_HINT)?;
     parse(documents).map_err(|problems| {
         let problems = problems.join("\n");
         let message = format!("--input: {name} contains invalid objects\n\n{problems}");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
 use crate::output;
 
 const EXAMPLE: &str = "\
@@ -25,11 +25,8 @@ pub(crate) fn run(args: &Args, command: clap::Command) -> CommandResult {
     let directory = &args.directory;
     std::fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(command, directory))
-        .map_err(|error| {
-            CommandError::unavailable(format!("cannot write into {}", directory.display()))
-                .with_cause(&error)
-                .with_hint("choose another directory with --directory")
-        })?;
+        .or_unavailable(format_args!("cannot write into {}", directory.display()))
+        .hint("choose another directory with --directory")?;
     output::print_stderr(&format!("wrote the manual pages into {}", directory.display()));
     Ok(CommandExit::Success)
 }

@@ -22,7 +22,7 @@ use super::go_bool::GoBool;
 use super::hosted_cluster;
 use super::problem_text::problem_line;
 use super::workloads::WorkloadArgs;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
 use crate::output;
 
 const EXAMPLE: &str = "\
@@ -100,9 +100,7 @@ pub(crate) fn run(args: &Args) -> CommandResult {
         }
         render_objects(&desired_objects(&cluster, &inputs))
     };
-    let files = files.map_err(|error| {
-        CommandError::invalid_input("an object cannot be written as YAML").with_cause(&error)
-    })?;
+    let files = files.or_invalid("an object cannot be written as YAML")?;
     match &args.output_dir {
         None => {
             let documents: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
@@ -141,11 +139,9 @@ fn render_inputs<'a>(
 }
 
 fn write_files(directory: &Path, files: &[RenderedFile]) -> Result<(), CommandError> {
-    fs::create_dir_all(directory).map_err(|error| {
-        CommandError::unavailable(format!("cannot create {}", directory.display()))
-            .with_cause(&error)
-            .with_hint("choose another directory with --output-dir")
-    })?;
+    fs::create_dir_all(directory)
+        .or_unavailable(format_args!("cannot create {}", directory.display()))
+        .hint("choose another directory with --output-dir")?;
     // Replaces a symbolic link instead of writing to its target.
     let permissions = Permissions::from_mode(0o644);
     files.iter().try_for_each(|file| {

@@ -30,20 +30,16 @@ use crate::settings::ProcessEnvironment;
 #[derive(Debug, Subcommand)]
 pub(crate) enum RotateCommand {
     /// Replace the certificate of a component now
-    Identity {
-        #[command(subcommand)]
-        platform: PlatformCommand<identity::Args>,
-    },
+    #[command(subcommand)]
+    Identity(PlatformCommand<identity::Args>),
 }
 
 /// The subcommands of `lanyard refresh`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RefreshCommand {
     /// Replace the certificates of an environment that are due
-    Identities {
-        #[command(subcommand)]
-        platform: PlatformCommand<refresh::Args>,
-    },
+    #[command(subcommand)]
+    Identities(PlatformCommand<refresh::Args>),
 }
 
 /// Runs `lanyard rotate`.
@@ -51,7 +47,7 @@ pub(crate) async fn run_rotate(
     command: RotateCommand,
     environment: ProcessEnvironment,
 ) -> CommandResult {
-    let RotateCommand::Identity { platform } = command;
+    let RotateCommand::Identity(platform) = command;
     identity::run(platform.into_args(), environment).await
 }
 
@@ -60,7 +56,7 @@ pub(crate) async fn run_refresh(
     command: RefreshCommand,
     environment: ProcessEnvironment,
 ) -> CommandResult {
-    let RefreshCommand::Identities { platform } = command;
+    let RefreshCommand::Identities(platform) = command;
     refresh::run(platform.into_args(), environment).await
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::rotation_timing::parse_duration;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandExit, CommandResult};
 use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
@@ -67,9 +67,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let scope = scope.unwrap_or_else(|| ArmResourceId::subscription_scope(&account.subscription));
     let (arm, graph, age) = (&account.arm, account.graph(), (clock.now(), args.min_age));
     let found = find_orphaned_assignments(arm, &graph, &scope, caller, age).await;
-    let found = found.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    let found = found?;
     let mut role_assignments = Vec::new();
     for assignment in found {
         let mut swept = SweptAssignment { assignment, deleted: false, error: None };

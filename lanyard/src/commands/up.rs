@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
 use lanyard_emulator_session::{LocalTestCredentials, SEED_VARIABLE, ServeSession, quote_for_bash};
-use lanyard_up::{ComponentFault, Options, ScenarioRun, ScenarioRunError};
+use lanyard_up::{ComponentFault, Options, ScenarioRun};
 use lanyard_vocabulary::EntraClientId;
 
 use super::hosted_cluster;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ResultExt as _};
 use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         opened = ScenarioRun::start(options, SystemClock::shared()) => opened,
         _ = signals.wait() => return Ok(CommandExit::Failed),
     };
-    let mut scenario = opened.map_err(setup_error)?;
+    let mut scenario = opened.context("the local Azure and the volumes could not be set up")?;
     // Continues to `close` after a signal, because mounts outlive the process.
     let completed = tokio::select! {
         () = run_components(&mut scenario, args.rotate) => true,
@@ -91,11 +91,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     } else {
         Ok(CommandExit::Failed)
     };
-    let closed = Box::pin(scenario.close()).await.map_err(|error| {
-        CommandError::unavailable("could not remove all files and mounts of this run")
-            .with_cause(&error)
-            .with_hint_of(&error)
-    });
+    let closed = Box::pin(scenario.close())
+        .await
+        .context("could not remove all files and mounts of this run");
     match (result, closed) {
         (Err(error), Err(left)) => {
             output::print_stderr(&left.to_string());
@@ -159,14 +157,4 @@ async fn serve_until_signal(
         () = scenario.refresh_until_dropped() => {}
     }
     Ok(())
-}
-
-fn setup_error(error: ScenarioRunError) -> CommandError {
-    let message = "the local Azure and the volumes could not be set up";
-    let command_error = if error.is_invalid_input() {
-        CommandError::invalid_input(message)
-    } else {
-        CommandError::unavailable(message)
-    };
-    command_error.with_cause(&error).with_hint_of(&error)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::go_bool::GoBool;
 use super::problem_text::problem_lines;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Workloads")]
@@ -61,14 +61,9 @@ impl WorkloadArgs {
         let (name, text) = match &self.templates {
             None => ("the flags of canaries".to_owned(), String::new()),
             Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    CommandError::invalid_input(format!(
-                        "--templates: {} cannot be read",
-                        path.display()
-                    ))
-                    .with_cause(&error)
-                    .with_hint("give a file with --templates, or leave it out for canaries")
-                })?;
+                let text = std::fs::read_to_string(path)
+                    .or_invalid(format_args!("--templates: {} cannot be read", path.display()))
+                    .hint("give a file with --templates, or leave it out for canaries")?;
                 (format!("the templates in {}", path.display()), text)
             }
         };

@@ -14,8 +14,8 @@ use lanyard_changes::{
     AzureAccess, AzureEffect, AzureGraph, AzureResource, ContainerAccess, DestroyPlan, Journal,
     JournalAccess, JournalCluster, JournalError, JournalHolder, JournalLocation, JournalTarget,
     LiveState, NoProgress, NothingToRollBack, OwnershipTags, Plan, RecordedState, ResourceKey,
-    RollBackPlan, RunContext, RunOptions, RunReport, StackName, apply, assigns_roles, destroy,
-    open_directory, read_live, recorded_principals, role_principals, roll_back,
+    RollBackPlan, RunContext, RunOptions, RunReport, StackError, StackName, apply, assigns_roles,
+    destroy, open_directory, read_live, recorded_principals, role_principals, roll_back,
     wait_for_interrupted_writes,
 };
 use lanyard_clock::SharedClock;
@@ -177,7 +177,7 @@ impl ClusterFixture {
         &self,
         access: &JournalAccess,
     ) -> Result<Journal, JournalError> {
-        self.container_journal(self.journal_cluster(), access).open().await
+        self.open_container_as(self.journal_cluster(), access).await
     }
 
     /// Opens the journal in the container as a command for another cluster would.
@@ -187,12 +187,21 @@ impl ClusterFixture {
         access: &JournalAccess,
     ) -> Result<Journal, JournalError> {
         let cluster = JournalCluster { name: name.to_owned(), ..self.journal_cluster() };
-        self.container_journal(cluster, access).open().await
+        self.open_container_as(cluster, access).await
     }
 
-    fn container_journal(&self, cluster: JournalCluster, access: &JournalAccess) -> JournalTarget {
+    async fn open_container_as(
+        &self,
+        cluster: JournalCluster,
+        access: &JournalAccess,
+    ) -> Result<Journal, JournalError> {
         let (location, _) = self.container.clone().unwrap();
-        JournalTarget { location, cluster, access: access.clone(), on_event: |_| () }
+        let access = access.clone();
+        let target = JournalTarget { location, cluster, access, on_event: |_| () };
+        target.open().await.map_err(|error| match error {
+            StackError::Journal(error) => error,
+            error => unreachable!("{error}"),
+        })
     }
 
     /// The lines of the journal in the container.

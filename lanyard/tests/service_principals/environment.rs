@@ -176,7 +176,7 @@ impl Environment {
         &self,
         holder: &str,
         http: Arc<dyn HttpClient>,
-    ) -> Result<JournalLock, lanyard_changes::JournalError> {
+    ) -> Result<JournalLock, lanyard_changes::StackError> {
         let access = JournalAccess {
             container: ContainerAccess {
                 credential: Arc::<EngineCredential>::clone(&self.owner),

@@ -7,7 +7,6 @@
 use lanyard_clock::ErrorHint;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use lanyard_clock::{Clock as _, SystemClock};
@@ -104,11 +103,7 @@ pub struct LocalAuthority {
     cached_leaves: Mutex<HashMap<String, Arc<CertifiedKey>>>,
 }
 
-impl fmt::Debug for LocalAuthority {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LocalAuthority").finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(LocalAuthority);
 
 impl LocalAuthority {
     /// Generates an authority with a new key, constrained to the names of the clouds.

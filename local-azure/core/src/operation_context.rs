@@ -1,7 +1,6 @@
 //! The context of an operation: the request with the emulator's state.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -42,14 +41,7 @@ pub struct UnlockedWork {
 /// The result of a function that ran while the state was not locked.
 type FunctionResult = Box<dyn Any + Send>;
 
-impl fmt::Debug for UnlockedWork {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("UnlockedWork")
-            .field("missing", &self.missing)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(UnlockedWork { missing });
 
 impl UnlockedWork {
     pub fn new(reserve: PregeneratedKeys) -> Self {

@@ -64,11 +64,7 @@ pub struct ConnectionContext {
     allow_foreign_names: bool,
 }
 
-impl fmt::Debug for ConnectionContext {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ConnectionContext").finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(ConnectionContext);
 
 impl ConnectionContext {
     /// Creates the context, with TLS certificates for Azure's names.

@@ -1,7 +1,5 @@
 //! Snapshots: the complete state of an emulator, in memory and as JSON.
 
-use std::fmt;
-
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use serde::{Deserialize, Serialize};
@@ -109,11 +107,7 @@ fn reading_error(error: &serde_json::Error, text: &[u8]) -> SnapshotError {
     }
 }
 
-impl fmt::Debug for StateSnapshot {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("StateSnapshot").finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(StateSnapshot);
 
 #[cfg(test)]
 mod tests;

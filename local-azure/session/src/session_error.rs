@@ -77,13 +77,6 @@ pub enum SessionError {
     },
 }
 
-impl SessionError {
-    /// Whether the user must select a session, rather than start or repair one.
-    pub const fn is_ambiguous(&self) -> bool {
-        matches!(self, Self::SeveralRuns { .. })
-    }
-}
-
 impl ErrorHint for SessionError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
@@ -110,5 +103,10 @@ impl ErrorHint for SessionError {
             | Self::WriteCredentials { .. }
             | Self::MissingTestClient { .. } => return None,
         }))
+    }
+
+    /// Whether the user must select a session, rather than start or repair one.
+    fn is_invalid_input(&self) -> bool {
+        matches!(self, Self::SeveralRuns { .. })
     }
 }

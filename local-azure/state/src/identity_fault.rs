@@ -1,6 +1,5 @@
 //! Deliberate faults in the identity flow of a component.
 
-use std::fmt;
 use std::str::FromStr;
 
 use lanyard_vocabulary::ObjectEncoding;
@@ -74,11 +73,7 @@ impl IdentityFault {
     }
 }
 
-impl fmt::Display for IdentityFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
+lanyard_vocabulary::display_text!(IdentityFault, name());
 
 /// For serde: the name of the fault, as on the command line.
 impl From<IdentityFault> for &'static str {

@@ -1,7 +1,5 @@
 //! The annotation of the canary's own pod.
 
-use std::fmt;
-
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -85,12 +83,4 @@ fn publish_error(error: ApiError) -> PublishFactsError {
     PublishFactsError { message: error.to_string(), hint }
 }
 
-impl fmt::Debug for PodAnnotation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("PodAnnotation")
-            .field("namespace", &self.namespace)
-            .field("pod", &self.pod)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(PodAnnotation { namespace, pod });

@@ -58,7 +58,7 @@ impl JournalHolder {
 
 /// The blob `journal.jsonl` of a container, under a lease.
 #[derive(Debug)]
-pub(super) struct JournalContainer {
+pub(crate) struct JournalContainer {
     blob: JournalBlob,
     lease: BlobLease,
     /// The length of the blob.

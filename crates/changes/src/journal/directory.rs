@@ -15,7 +15,7 @@ const FILE_NAME: &str = "journal.jsonl";
 /// The file `journal.jsonl` in a directory. File and directory stay locked until this value is dropped, so that two
 /// commands never write to the same cluster, also if a person removes or replaces the file in between.
 #[derive(Debug)]
-pub(super) struct JournalDirectory {
+pub(crate) struct JournalDirectory {
     file: File,
     path: PathBuf,
     /// Holds the lock of the directory.

@@ -84,7 +84,7 @@ impl JournalLocation {
         super::parse_cluster(&content.unwrap_or_default())
     }
 
-    pub(super) async fn read_content(
+    pub(crate) async fn read_content(
         &self,
         access: &JournalAccess,
     ) -> Result<Option<String>, JournalError> {
@@ -98,7 +98,7 @@ impl JournalLocation {
         content.map_err(|source| JournalError::Store { source })
     }
 
-    pub(super) async fn open_store(
+    pub(crate) async fn open_store(
         &self,
         access: &JournalAccess,
     ) -> Result<(JournalStore, String), JournalStoreError> {

@@ -12,7 +12,7 @@ pub struct JournalLock {
 }
 
 impl JournalLock {
-    pub(super) fn new(store: JournalStore) -> Self {
+    pub(crate) fn new(store: JournalStore) -> Self {
         let lease = store.lease();
         Self { store, lease }
     }

@@ -11,7 +11,7 @@ use super::lease::LeaseStatus;
 
 /// The storage of a journal that is open for writing.
 #[derive(Debug)]
-pub(super) enum JournalStore {
+pub(crate) enum JournalStore {
     Directory(JournalDirectory),
     Container(Box<JournalContainer>),
 }

@@ -46,6 +46,14 @@ pub struct TokenTransportOptions {
     pub metrics: Arc<dyn MetricsHook>,
 }
 
+impl TokenTransportOptions {
+    /// Options with an HTTP client and a clock. `None` selects the default client of the endpoint.
+    pub fn new(transport: Option<Transport>, clock: &SharedClock) -> Self {
+        let client = ClientOptions { transport, ..ClientOptions::default() };
+        Self { client, clock: SharedClock::clone(clock), ..Self::default() }
+    }
+}
+
 impl Default for TokenTransportOptions {
     fn default() -> Self {
         Self {

@@ -1,7 +1,6 @@
 //! The flags of `create cluster azure`, each valid by itself.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -168,11 +167,7 @@ impl KubernetesName {
     }
 }
 
-impl fmt::Display for KubernetesName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(KubernetesName, 0);
 
 impl FromStr for KubernetesName {
     type Err = ParseKubernetesNameError;

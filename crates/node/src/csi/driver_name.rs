@@ -1,6 +1,5 @@
 //! The name of a CSI driver.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// The name that identifies a driver to the kubelet, in the CSIDriver object and in volumes: at most 63
@@ -32,11 +31,7 @@ impl FromStr for DriverName {
     }
 }
 
-impl fmt::Display for DriverName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(DriverName, 0);
 
 /// The text is not a valid CSI driver name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,6 @@
 mod desired;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -241,14 +240,7 @@ impl Reporter for KubeReporter {
     }
 }
 
-impl fmt::Debug for KubeReporter {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KubeReporter")
-            .field("node_label", &self.node_label)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(KubeReporter { node_label });
 
 #[cfg(test)]
 mod tests {

@@ -44,11 +44,7 @@ impl NamePattern {
     }
 }
 
-impl fmt::Display for NamePattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(NamePattern, 0);
 
 /// The kind of name that a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

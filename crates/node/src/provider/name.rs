@@ -1,6 +1,5 @@
 //! Names of providers.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// The name of a provider: the name of its socket without `.sock`.
@@ -42,11 +41,7 @@ impl FromStr for ProviderName {
     }
 }
 
-impl fmt::Display for ProviderName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(ProviderName, 0);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! Selects the provider of a volume.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -31,15 +30,7 @@ impl ProviderRegistry {
     }
 }
 
-impl fmt::Debug for ProviderRegistry {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ProviderRegistry")
-            .field("azure", &self.azure)
-            .field("overrides", &self.overrides)
-            .finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(ProviderRegistry { azure, overrides });
 
 #[async_trait]
 impl Provider for ProviderRegistry {

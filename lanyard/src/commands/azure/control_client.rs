@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::find_session;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The flag that selects the local Azure.
@@ -92,22 +92,20 @@ impl ControlClient {
         path: &str,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), CommandError> {
-        let unreachable = |error: &dyn std::error::Error| {
-            CommandError::unavailable(format!("the local Azure at {} does not answer", self.url))
-                .with_cause(error)
-                .with_hint("start one with `lanyard azure serve`")
-        };
+        let unreachable = format!("the local Azure at {} does not answer", self.url);
+        let hint = "start one with `lanyard azure serve`";
         let request = Request::builder()
             .method(method)
             .uri(format!("{}/{path}", self.url))
             .header("content-type", "application/json")
             .header("x-lanyard-control", "1")
             .body(Full::new(body))
-            .map_err(|error| unreachable(&error))?;
+            .or_unavailable(&unreachable)
+            .hint(hint)?;
         let client = Client::builder(TokioExecutor::new()).build_http();
-        let reply = client.request(request).await.map_err(|error| unreachable(&error))?;
+        let reply = client.request(request).await.or_unavailable(&unreachable).hint(hint)?;
         let status = reply.status();
-        let body = reply.into_body().collect().await.map_err(|error| unreachable(&error))?;
+        let body = reply.into_body().collect().await.or_unavailable(&unreachable).hint(hint)?;
         Ok((status, body.to_bytes()))
     }
 }
@@ -136,9 +134,7 @@ fn parse_reply(status: StatusCode, body: &[u8]) -> Result<Value, CommandError> {
     let json =
         if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice::<Value>(body) };
     if status.is_success() {
-        return json.map_err(|error| {
-            CommandError::unavailable("the reply of the local Azure is not JSON").with_cause(&error)
-        });
+        return json.or_unavailable("the reply of the local Azure is not JSON");
     }
     Err(reply_error(status, json.ok().as_ref()))
 }
@@ -157,11 +153,9 @@ fn reply_error(status: StatusCode, json: Option<&Value>) -> CommandError {
 
 /// Reads a file in JSON or YAML.
 pub(super) fn read_document(path: &Path) -> Result<Value, CommandError> {
-    let invalid = |error: &dyn std::error::Error| {
-        CommandError::invalid_input(format!("{} cannot be read", path.display())).with_cause(error)
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| invalid(&error))?;
-    serde_saphyr::from_str(&text).map_err(|error| invalid(&error))
+    let invalid = format!("{} cannot be read", path.display());
+    let text = std::fs::read_to_string(path).or_invalid(&invalid)?;
+    serde_saphyr::from_str(&text).or_invalid(&invalid)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use lanyard_emulator_session::{LocalTestCredentials, LoginPrincipal, ShellExport
 use tokio::process::Command;
 
 use super::find_session;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -84,8 +84,7 @@ pub(super) async fn sign_azure_cli_in(
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(AzureCliLogin::NotInstalled);
         }
-        other => other
-            .map_err(|error| CommandError::unavailable("cannot run `az`").with_cause(&error))?,
+        other => other.or_unavailable("cannot run `az`")?,
     };
     if output.status.success() {
         return Ok(AzureCliLogin::SignedIn);

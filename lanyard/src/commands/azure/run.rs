@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
 use super::{request_log_table, start_azure};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
 use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
 use crate::signals::{TerminationSignal, TerminationSignals};
@@ -59,9 +59,10 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let mut signals = TerminationSignals::listen()?;
     let emulator = start_azure::start_local_azure(&start).await?;
-    let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
-        CommandError::unavailable("cannot make a directory for the certificates").with_cause(&error)
-    })?;
+    let scratch = tempfile::Builder::new()
+        .prefix("lanyard-azure-")
+        .tempdir()
+        .or_unavailable("cannot make a directory for the certificates")?;
     let files =
         TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment.session_environment())?;
     let mut exports = ShellExports::new(emulator.address(), &files)
@@ -85,15 +86,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     for variable in exports.variables_to_unset() {
         command.env_remove(variable);
     }
-    let mut child = command.spawn().map_err(|error| {
-        CommandError::invalid_input(format!("cannot run `{}`", program.display()))
-            .with_cause(&error)
-            .with_hint("check the name of the command and PATH")
-    })?;
-    let status = wait_for_child(&mut child, &mut signals).await.map_err(|error| {
-        CommandError::unavailable(format!("could not wait for `{}`", program.display()))
-            .with_cause(&error)
-    })?;
+    let mut child = command
+        .spawn()
+        .or_invalid(format_args!("cannot run `{}`", program.display()))
+        .hint("check the name of the command and PATH")?;
+    let status = wait_for_child(&mut child, &mut signals)
+        .await
+        .or_unavailable(format_args!("could not wait for `{}`", program.display()))?;
 
     if !args.no_request_log {
         print_request_log(&emulator.request_log(), args.output.format);

@@ -7,7 +7,7 @@ use lanyard_emulator::{SettingField, setting_fields};
 use serde_json::{Map, Value};
 
 use super::control_client::{ControlClient, ControlFlags, read_document};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
 use crate::output::{ColumnKind, OutputArgs, TextTable, print_value};
 use crate::settings::ProcessEnvironment;
 
@@ -122,8 +122,7 @@ fn set_field(document: &mut Value, field: &str) -> Result<(), CommandError> {
     })?;
     let value = match text.strip_prefix('@') {
         Some(file) => Value::String(
-            std::fs::read_to_string(file)
-                .map_err(|error| invalid(format!("{file} cannot be read")).with_cause(&error))?,
+            std::fs::read_to_string(file).or_invalid(format_args!("{file} cannot be read"))?,
         ),
         None => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
     };

@@ -1,15 +1,14 @@
 //! `lanyard azure snapshot`: saves and restores the state of the running local Azure.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use http::Method;
 use lanyard_emulator_session::{LocalTestCredentials, replace_file};
 
 use super::control_client::{ControlClient, ControlFlags};
 use super::find_session;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
 use crate::settings::ProcessEnvironment;
 
 /// Save or restore the state of the running local Azure
@@ -59,12 +58,14 @@ async fn save(args: &FileArgs, environment: &ProcessEnvironment) -> Result<(), C
     let client = ControlClient::find(&args.control, environment)?;
     let snapshot = client.send_text(Method::GET, "snapshot", Vec::new()).await?;
     // Temporary files are readable by their owner only.
-    replace_file(&args.file, &snapshot).map_err(|error| file_error("written", &args.file, &error))
+    replace_file(&args.file, &snapshot)
+        .or_invalid(format_args!("{} cannot be written", args.file.display()))
 }
 
 async fn restore(args: &FileArgs, environment: &ProcessEnvironment) -> Result<(), CommandError> {
     let client = ControlClient::find(&args.control, environment)?;
-    let snapshot = fs::read(&args.file).map_err(|error| file_error("read", &args.file, &error))?;
+    let snapshot =
+        fs::read(&args.file).or_invalid(format_args!("{} cannot be read", args.file.display()))?;
     client.send_text(Method::PUT, "snapshot", snapshot).await?;
     // The saved credentials belong to the replaced state. `lanyard azure run` saves none.
     let Ok(session) = find_session(args.control.state(), environment) else { return Ok(()) };
@@ -76,8 +77,4 @@ async fn restore(args: &FileArgs, environment: &ProcessEnvironment) -> Result<()
         None => None,
     };
     Ok(LocalTestCredentials::write(credentials.as_ref(), directory)?)
-}
-
-fn file_error(action: &str, file: &Path, error: &io::Error) -> CommandError {
-    CommandError::invalid_input(format!("{} cannot be {action}", file.display())).with_cause(error)
 }

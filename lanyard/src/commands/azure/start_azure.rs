@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use jiff::Timestamp;
-use lanyard_clock::ErrorHint as _;
 use lanyard_clock::SystemClock;
 use lanyard_emulator::Emulator;
 
 use super::local_azure_flags::LocalAzureFlags;
 use crate::commands::hosted_cluster;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 
 /// The options for starting a local Azure.
 #[derive(Debug)]
@@ -66,26 +65,17 @@ pub(super) async fn start_local_azure(
         );
     }
     builder = start.flags.apply_scenario(builder)?;
-    builder.start().await.map_err(|error| {
-        let message = "the local Azure did not start";
-        let command_error = if error.is_invalid_plan() || error.is_invalid_authority() {
-            CommandError::invalid_input(message)
-        } else {
-            CommandError::unavailable(message)
-        };
-        let command_error = command_error.with_cause(&error);
-        match error.hint() {
-            Some(hint) => command_error.with_hint(hint),
-            None => command_error,
-        }
-    })
+    let started = builder.start().await;
+    let is_invalid = started
+        .as_ref()
+        .is_err_and(|error| error.is_invalid_plan() || error.is_invalid_authority());
+    let started = started.context("the local Azure did not start");
+    if is_invalid { started.mark_invalid() } else { started }
 }
 
 /// Reads a file of the certificate authority.
 fn read_authority_file(path: &Path) -> Result<String, CommandError> {
-    std::fs::read_to_string(path).map_err(|error| {
-        CommandError::invalid_input(format!("{} cannot be read", path.display()))
-            .with_cause(&error)
-            .with_hint("give a file in PEM that this user may read")
-    })
+    std::fs::read_to_string(path)
+        .or_invalid(format_args!("{} cannot be read", path.display()))
+        .hint("give a file in PEM that this user may read")
 }

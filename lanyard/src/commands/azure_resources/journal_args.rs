@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lanyard_changes::{
     ContainerAccess, JournalAccess, JournalCluster, JournalEvent, JournalHolder, JournalLocation,
-    JournalTarget,
+    JournalTarget, StackError,
 };
 use lanyard_clock::SharedClock;
 use lanyard_infra::stacks;
@@ -88,7 +88,7 @@ impl StateArgs {
             return Some(Err(error));
         }
         let cluster = location.read_cluster(&context.access()).await;
-        Some(cluster.map_err(CommandError::from))
+        Some(cluster.map_err(StackError::from).map_err(CommandError::from))
     }
 }
 

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use clap::Parser;
 use lanyard_canary::{CanarySettings, CredentialFileLocation, ProbeSettings};
 use lanyard_desired::hosted_cluster::kms_api_version::KmsApiVersion;

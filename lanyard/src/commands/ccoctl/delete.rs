@@ -3,7 +3,6 @@
 use lanyard_changes::{PlannedRemoval, RecordedStacks, RecordedState, StackRemoval};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{AzureSubscription, CcoctlRemoval};
-use lanyard_vocabulary::format_error_chain;
 
 use super::flags::OwnerArgs;
 use crate::commands::azure_resources::RunArgs;
@@ -87,9 +86,7 @@ impl Args {
                 .unwrap_or_else(|| owner.name.clone()),
             removes_group: self.delete_oidc_resource_group.0,
         };
-        let found = removal.find(&subscription.access.arm, &recorded).await.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-        })?;
+        let found = removal.find(&subscription.access.arm, &recorded).await?;
         let planned = stack.plan(&found).await?;
         print_removal(&planned);
         Ok(planned)

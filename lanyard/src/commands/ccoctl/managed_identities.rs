@@ -24,7 +24,7 @@ use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::shared_stack::SharedStack;
 use crate::commands::go_bool::GoBool;
 use crate::commands::issuer::write_output_files;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -125,12 +125,9 @@ impl IdentityArgs {
         let files = read_requests(&self.credentials_requests_dir)?;
         let files: Vec<_> =
             files.iter().map(|(name, text)| CredentialsRequestFile { name, text }).collect();
-        let requests =
-            parse_credentials_requests(&files, self.enable_tech_preview.0).map_err(|error| {
-                CommandError::invalid_input("--credentials-requests-dir")
-                    .with_cause(&error)
-                    .with_hint_of(&error)
-            })?;
+        let requests = parse_credentials_requests(&files, self.enable_tech_preview.0)
+            .context("--credentials-requests-dir")
+            .mark_invalid()?;
         if requests.is_empty() {
             return Err(no_requests(&self.credentials_requests_dir));
         }
@@ -226,12 +223,9 @@ impl PlannedIdentities<'_> {
     }
 
     async fn resources(&self, account: &AzureAccount) -> Result<Vec<AzureResource>, CommandError> {
-        let roles =
-            RoleNames::read(&account.arm, &account.subscription).await.map_err(|error| {
-                CommandError::unavailable("listing the roles of the subscription failed")
-                    .with_cause(&error)
-                    .with_hint_of(&error)
-            })?;
+        let roles = RoleNames::read(&account.arm, &account.subscription)
+            .await
+            .context("listing the roles of the subscription failed")?;
         let parameters = ComponentIdentityParameters {
             subscription: account.subscription.clone(),
             owner: self.create.owner.owner(),
@@ -292,11 +286,7 @@ async fn remove_other_roles(
     let others =
         find_other_role_assignments(arm, subscription, &target.graph, &report.live, &target.tags)
             .await
-            .map_err(|error| {
-                CommandError::unavailable("reading the role assignments of the identities failed")
-                    .with_cause(&error)
-                    .with_hint_of(&error)
-            })?;
+            .context("reading the role assignments of the identities failed")?;
     if !others.is_empty() {
         output::print_stderr(
             "Removing role assignments that no CredentialsRequest lists; --preserve-existing-roles would keep them:",

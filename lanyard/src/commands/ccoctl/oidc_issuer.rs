@@ -9,7 +9,7 @@ use super::flags::{CreateArgs, IssuerArgs};
 use super::report::{CcoctlReport, print_dry_run};
 use crate::commands::go_bool::GoBool;
 use crate::commands::issuer::write_output_files;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -66,12 +66,9 @@ pub(super) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
 
 /// Reads the public key of a file.
 pub(super) fn read_public_key(path: PathBuf) -> Result<SigningPublicKey, CommandError> {
-    let invalid = || CommandError::invalid_input(format!("--public-key-file: {}", path.display()));
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        invalid()
-            .with_cause(&error)
-            .with_hint("create a key pair with `lanyard ccoctl azure create-key-pair`")
-    })?;
-    SigningPublicKey::parse_pem(&text)
-        .map_err(|error| invalid().with_cause(&error).with_hint_of(&error))
+    let invalid = format!("--public-key-file: {}", path.display());
+    let text = std::fs::read_to_string(&path)
+        .or_invalid(&invalid)
+        .hint("create a key pair with `lanyard ccoctl azure create-key-pair`")?;
+    SigningPublicKey::parse_pem(&text).context(invalid).mark_invalid()
 }

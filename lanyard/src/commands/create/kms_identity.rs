@@ -10,15 +10,12 @@ use lanyard_infra::{
     EncryptionKey, KmsParameters, find_or_create_encryption_key, kms_resources, stacks,
 };
 use lanyard_service_principals::{CreatedServicePrincipal, EnvironmentPrefix};
-use lanyard_vocabulary::{
-    Cloud, ObjectEncoding, ParseVaultKeyIdError, SecretName, VaultKeyId, VaultName,
-    format_error_chain,
-};
+use lanyard_vocabulary::{Cloud, ObjectEncoding, SecretName, VaultKeyId, VaultName};
 use serde::Serialize;
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -64,19 +61,16 @@ impl KmsArgs {
         }
         let Some(text) = &self.encryption_key_id else {
             let name = format!("etcd-encryption-{prefix}").parse();
-            let name = name.map_err(|error: lanyard_vocabulary::ParseIdentifierError| {
-                CommandError::invalid_input("--prefix does not name a key")
-                    .with_cause(&error)
-                    .with_hint("name the key with --encryption-key-id")
-            })?;
+            let name = name
+                .or_invalid("--prefix does not name a key")
+                .hint("name the key with --encryption-key-id")?;
             let (version, is_managed_hsm) = (None, false);
             return Ok(Some(VaultKeyId { vault, name, version, is_managed_hsm, cloud }));
         };
-        let id: VaultKeyId = text.parse().map_err(|error: ParseVaultKeyIdError| {
-            CommandError::invalid_input("--encryption-key-id")
-                .with_cause(&error)
-                .with_hint("copy the id from `az keyvault key show --query key.kid`")
-        })?;
+        let id: VaultKeyId = text
+            .parse()
+            .or_invalid("--encryption-key-id")
+            .hint("copy the id from `az keyvault key show --query key.kid`")?;
         if id.is_managed_hsm {
             return Err(CommandError::invalid_input(format!(
                 "--encryption-key-id: `{id}` is a key of a managed HSM"
@@ -109,9 +103,7 @@ pub(super) async fn find_or_create_key(
 ) -> Result<EncryptionKey, CommandError> {
     let (arm, subscription) = (&account.arm, &account.subscription);
     let found = find_or_create_encryption_key(arm, subscription, key).await;
-    let found = found.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    let found = found?;
     if found.is_new {
         let id = &found.id;
         output::print_stderr(&format!("created the key {id}, which `destroy` keeps"));

@@ -195,10 +195,8 @@ impl AzureRequests {
     }
 
     fn token_transport(&self) -> TokenTransport {
-        let mut options = TokenTransportOptions::default();
-        options.clock = Arc::clone(&self.clock);
-        options.client.transport = Some(self.transport.without_rate_limit());
-        TokenTransport::new(options)
+        let transport = Some(self.transport.without_rate_limit());
+        TokenTransport::new(TokenTransportOptions::new(transport, &self.clock))
     }
 
     /// Without a URL, the token is for Azure Resource Manager in the cloud of the authority.

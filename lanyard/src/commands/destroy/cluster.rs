@@ -24,7 +24,7 @@ use crate::commands::cluster_objects::{ClusterObjects, api_error, infra_id_of};
 use crate::commands::go_bool::GoBool;
 use crate::commands::go_duration::GoDuration;
 use crate::commands::kubectl::ApiServerArgs;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
@@ -109,8 +109,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let objects = connected.await?;
     let existing = args.find_cluster(&objects).await?;
     let infra_id = args.infra_id(existing.as_ref())?;
-    let identifiers = ClusterIdentifiers::new(args.name.clone(), infra_id)
-        .map_err(|error| CommandError::invalid_input("--infra-id").with_cause(&error))?;
+    let identifiers =
+        ClusterIdentifiers::new(args.name.clone(), infra_id).or_invalid("--infra-id")?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
     let stacks = vec![stacks::INFRA];

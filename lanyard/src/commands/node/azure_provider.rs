@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use azure_core::http::{ClientOptions, Transport as SdkTransport};
+use azure_core::http::Transport as SdkTransport;
 use lanyard_azure::{AzureTransport, AzureTransportSettings, CircuitBreakerPolicy, RequestRate};
 use lanyard_clock::SharedClock;
 use lanyard_credential::{
     ManagedIdentityTransport, TokenProxy, TokenProxySettings, TokenTransport, TokenTransportOptions,
 };
 use lanyard_keyvault::{
-    CacheMemory, CertificateFileOptions, NodeTransports, NodeVaultSettings, NodeVaults,
-    ParseUserAgentError, StaleCache, UserAgentSuffix, VolumeFileOptions,
+    CacheMemory, CertificateFileOptions, NodeTransports, NodeVaultSettings, NodeVaults, StaleCache,
+    UserAgentSuffix, VolumeFileOptions,
 };
 use lanyard_kubernetes::ApiAccess;
 use lanyard_node::audit::AuditTrail;
@@ -23,7 +23,7 @@ use lanyard_vocabulary::format_error_chain;
 use super::flags::{KeyVaultArgs, NodeArgs, PolicyModeArg};
 use super::vault_request_counter::VaultRequestCounter;
 use crate::commands::azure_transport;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The policy, the audit trail and the metrics that apply to every read of the provider.
@@ -100,15 +100,19 @@ fn vault_transports(
         |client| VaultRequestCounter::wrap(client, metrics.clone(), SharedClock::clone(clock));
     let transport =
         AzureTransport::with_wrapped_client(&settings, SharedClock::clone(clock), counted);
-    let transport = transport.map_err(|error| azure_transport::transport_error(&error))?;
-    let managed_identity = ManagedIdentityTransport::new(token_options(None, clock))
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
+    let transport = transport.context("Azure cannot be reached")?;
+    let managed_identity =
+        ManagedIdentityTransport::new(TokenTransportOptions::new(None, clock))
+            .map_err(|error| CommandError::unavailable(format_error_chain(&error)))?;
     Ok(NodeTransports {
-        entra_transport: TokenTransport::new(token_options(
+        entra_transport: TokenTransport::new(TokenTransportOptions::new(
             Some(transport.without_rate_limit()),
             clock,
         )),
-        token_proxy: TokenTransport::new(token_options(Some(token_proxy_transport(args)?), clock)),
+        token_proxy: TokenTransport::new(TokenTransportOptions::new(
+            Some(token_proxy_transport(args)?),
+            clock,
+        )),
         vault_transport: transport,
         managed_identity,
         managed_identity_host: environment.managed_identity_host.clone(),
@@ -122,16 +126,7 @@ fn parse_user_agent(args: &KeyVaultArgs) -> Result<Option<UserAgentSuffix>, Comm
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|error: ParseUserAgentError| {
-        CommandError::invalid_input("--custom-user-agent").with_cause(&error)
-    })
-}
-
-fn token_options(transport: Option<SdkTransport>, clock: &SharedClock) -> TokenTransportOptions {
-    let mut options = TokenTransportOptions::default();
-    options.client = ClientOptions { transport, ..ClientOptions::default() };
-    options.clock = SharedClock::clone(clock);
-    options
+    text.parse().map(Some).or_invalid("--custom-user-agent")
 }
 
 fn token_proxy_transport(args: &KeyVaultArgs) -> Result<SdkTransport, CommandError> {
@@ -139,9 +134,7 @@ fn token_proxy_transport(args: &KeyVaultArgs) -> Result<SdkTransport, CommandErr
     settings.url.clone_from(&args.token_proxy_url);
     settings.server_name.clone_from(&args.sni_name);
     settings.ca_file = cluster_ca_file(Path::new(ApiAccess::SERVICE_ACCOUNT));
-    let proxy = TokenProxy::parse(settings).map_err(|error| {
-        CommandError::invalid_input("--token-proxy-url and --sni-name").with_cause(&error)
-    })?;
+    let proxy = TokenProxy::parse(settings).or_invalid("--token-proxy-url and --sni-name")?;
     Ok(SdkTransport::new(proxy.into_client()))
 }
 
@@ -156,8 +149,7 @@ fn open_stale_cache(args: &KeyVaultArgs, clock: &SharedClock) -> Result<StaleCac
         (Some(key), Some(directory)) => StaleCache::on_disk(key, directory, clock),
         _ => StaleCache::in_memory(),
     };
-    cache
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error))
+    cache.map_err(CommandError::from)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use lanyard_vocabulary::format_error_chain;
 use super::flags::{KubernetesArgs, NodeArgs};
 use super::settings::NodeSettings;
 use crate::commands::cluster_access;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The Kubernetes integration of the node plugin.
@@ -56,9 +56,7 @@ impl NodeKubernetes {
         }
         let access = require_api_access(&args.kubernetes, context.environment)?;
         let api = KubernetesApi::connect(&access, USER_AGENT, SharedClock::clone(clock)).await;
-        let api = api.map_err(|error| {
-            CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-        })?;
+        let api = api?;
         let api = NodeKubernetesApi::new(api).with_metrics(context.metrics.clone());
         let node = &settings.server.node_id;
         let classes = Arc::new(KubeClassCache::new(api.clone(), KubeClassCacheSettings::default()));
@@ -120,16 +118,14 @@ fn require_api_access(
 }
 
 fn load_classes(path: &Path, may_be_empty: bool) -> Result<InMemoryClassSource, CommandError> {
-    let refused = |error: &dyn std::error::Error| {
-        CommandError::invalid_input(format!("--classes: {} cannot be used", path.display()))
-            .with_cause(error)
-            .with_hint("give a file of SecretProviderClass documents, with their namespaces")
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+    let refused = format!("--classes: {} cannot be used", path.display());
+    let hint = "give a file of SecretProviderClass documents, with their namespaces";
+    let text = std::fs::read_to_string(path).or_invalid(&refused).hint(hint)?;
     let classes: Vec<SecretProviderClass> =
-        serde_saphyr::from_multiple(&text).map_err(|error| refused(&error))?;
+        serde_saphyr::from_multiple(&text).or_invalid(&refused).hint(hint)?;
     if classes.is_empty() && !may_be_empty {
-        return Err(refused(&std::io::Error::other("it contains no SecretProviderClass")));
+        let message = format!("{refused}: it contains no SecretProviderClass");
+        return Err(CommandError::invalid_input(message).with_hint(hint));
     }
     Ok(InMemoryClassSource::new(classes))
 }

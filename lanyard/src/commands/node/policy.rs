@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lanyard_node::audit::{ChainBreak, is_trail_line, verify_chain};
 use lanyard_node::policy::ObservedReads;
 
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
 use crate::output::{self, CliOutputFormat, OUTPUT_HEADING, counted};
 
 /// The subcommands of `lanyard node policy`.
@@ -134,11 +134,8 @@ fn read_trail(path: &Path) -> Result<String, CommandError> {
     } else {
         std::fs::read_to_string(path)
     };
-    read.map_err(|error| {
-        CommandError::invalid_input(format!("cannot read the audit trail {}", path.display()))
-            .with_cause(&error)
-            .with_hint("give the file of `lanyard node --audit-file`, or `-` for standard input")
-    })
+    read.or_invalid(format_args!("cannot read the audit trail {}", path.display()))
+        .hint("give the file of `lanyard node --audit-file`, or `-` for standard input")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use super::kubernetes::{self, KubernetesOpenContext, NodeKubernetes};
 use super::settings::NodeSettings;
 use super::supervised_tasks::{SupervisedTaskError, SupervisedTasks};
 use super::volume_writer_lock::VolumeWriterLock;
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
@@ -210,9 +210,7 @@ async fn serve_until_stopped(
     let outcome = server.run(end).await;
     let spent = began.map(|began| clock.monotonic().saturating_sub(began)).unwrap_or_default();
     tasks.shut_down(drain.saturating_sub(spent).max(MINIMUM_SHUTDOWN_TIME), clock).await;
-    outcome.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
+    outcome?;
     if began.is_none() {
         failed_task = Some(SupervisedTaskError::Stopped { task: "the socket server" });
     }
@@ -296,9 +294,7 @@ impl NodeHttpEndpoints {
                     clock.sleep(BIND_RETRY_INTERVAL).await;
                 }
                 bound => {
-                    return bound.map_err(|error| {
-                        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-                    });
+                    return bound.map_err(CommandError::from);
                 }
             }
         }
@@ -353,9 +349,7 @@ fn open_policy_and_audit(
         Some(path) => {
             let is_stdout = path == Path::new("-");
             let sink = if is_stdout { AuditSink::Stdout } else { AuditSink::File(path.clone()) };
-            AuditTrail::open(&sink, Arc::clone(clock)).map_err(|error| {
-                CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-            })?
+            AuditTrail::open(&sink, Arc::clone(clock))?
         }
     };
     let keeper = Arc::new(keeper);
@@ -402,9 +396,7 @@ fn build_clock(_environment: &ProcessEnvironment) -> Result<SharedClock, Command
 #[cfg(feature = "crash-points")]
 fn build_clock(environment: &ProcessEnvironment) -> Result<SharedClock, CommandError> {
     let Some(seconds) = &environment.clock_ahead else { return Ok(SystemClock::shared()) };
-    let seconds = seconds.parse().map_err(|error: std::num::ParseIntError| {
-        CommandError::invalid_input("LANYARD_CLOCK_AHEAD").with_cause(&error)
-    })?;
+    let seconds = seconds.parse().or_invalid("LANYARD_CLOCK_AHEAD")?;
     let ahead = Duration::from_secs(seconds);
     Ok(Arc::new(super::offset_clock::OffsetClock { clock: SystemClock::shared(), offset: ahead }))
 }
@@ -431,10 +423,7 @@ fn publisher_settings(
     }
     #[cfg(feature = "crash-points")]
     if let Some(point) = &environment.crash_at {
-        publisher.crash_at = Some(point.parse().map_err(|error| {
-            let error: lanyard_volume::ParseCrashPointError = error;
-            CommandError::invalid_input("LANYARD_CRASH_AT").with_cause(&error)
-        })?);
+        publisher.crash_at = Some(point.parse().or_invalid("LANYARD_CRASH_AT")?);
     }
     Ok(publisher)
 }

@@ -5,11 +5,7 @@ use std::time::Duration;
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
 use lanyard_operator::{ClusterPlan, Operator};
-use lanyard_telemetry::{
-    BoundListener, BuildInfo, LivenessProbe, MetricsPage, ProcessMetrics, Readiness,
-    ReadinessWarnings, health_routes, metrics_routes,
-};
-use lanyard_vocabulary::format_error_chain;
+use lanyard_telemetry::{BoundListener, MetricsPage, Readiness, serve_process_endpoints};
 use tokio::sync::oneshot;
 
 use super::flags::OperatorArgs;
@@ -48,10 +44,11 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
             }
         };
     }
-    let listening = BoundListener::bind(args.metrics_addr).await.map_err(|error| {
-        CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error)
-    })?;
-    let http_server = serve_http(listening, &operator, &readiness, &clock);
+    let listening = BoundListener::bind(args.metrics_addr).await?;
+    let page = MetricsPage::of_process(env!("CARGO_PKG_VERSION"), |registry| {
+        operator.register(registry);
+    });
+    let http_server = serve_process_endpoints(listening, page, readiness, clock);
     let (stop, stopped) = oneshot::channel::<()>();
     let mut work = std::pin::pin!(operator.run(async { drop(stopped.await) }));
     tokio::select! {
@@ -59,7 +56,7 @@ pub(super) async fn run(args: OperatorArgs, environment: ProcessEnvironment) -> 
             let error = CommandError::unavailable("the operator ended unexpectedly");
             return Err(error.with_hint("report this bug"));
         }
-        served = http_server => return served,
+        error = http_server => return Err(CommandError::endpoints_failed(error)),
         end = signals.wait() => tracing::info!(?end, "ending"),
     }
     // Sending fails only if the operator has already ended.
@@ -81,7 +78,7 @@ async fn connect(
     let agent = UserAgent::from_static(concat!("lanyard-operator/", env!("CARGO_PKG_VERSION")));
     KubernetesApi::connect(&access, agent, SharedClock::clone(clock))
         .await
-        .map_err(|error| CommandError::unavailable(format_error_chain(&error)).with_hint_of(&error))
+        .map_err(CommandError::from)
 }
 
 /// Prints the planned changes for every cluster. Changes fail the command if `fails_on_changes` is set.
@@ -113,33 +110,5 @@ async fn print_plans(
     Ok(if is_good { CommandExit::Success } else { CommandExit::Failed })
 }
 
-/// Serves the HTTP endpoints; waits forever if they are disabled.
-fn serve_http(
-    listening: Option<BoundListener>,
-    operator: &Operator,
-    readiness: &Readiness,
-    clock: &SharedClock,
-) -> impl Future<Output = CommandResult> + use<> {
-    let page = MetricsPage::build(|registry| {
-        operator.register(registry);
-        ProcessMetrics.register(registry);
-        BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
-    });
-    let alive = || std::future::ready(Ok(()));
-    let liveness = LivenessProbe::new(alive, LIVENESS_TIMEOUT, SharedClock::clone(clock));
-    let health =
-        health_routes("/healthz", liveness, readiness.clone(), ReadinessWarnings::default());
-    let routes = health.merge(metrics_routes(page));
-    let clock = SharedClock::clone(clock);
-    async move {
-        let Some(listening) = listening else { return std::future::pending().await };
-        tracing::info!(address = %listening.address(), "serving metrics and health");
-        let served = listening.serve(routes, clock, std::future::pending()).await;
-        let error = served.err().map(|error| format_error_chain(&error)).unwrap_or_default();
-        Err(CommandError::unavailable(format!("the metrics and health server failed: {error}")))
-    }
-}
-
-const LIVENESS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit for the initial lists of a dry run.
 const LIST_TIMEOUT: Duration = Duration::from_mins(1);

@@ -144,8 +144,8 @@ mod tests {
                     --image registry.example/lanyard:1 --subscription s \
                     --client-id 11111111-1111-1111-1111-111111111111";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
-        let CliCommand::Refresh { command } = cli.command else { panic!("{line}") };
-        let RefreshCommand::Identities { platform } = command;
+        let CliCommand::Refresh(command) = cli.command else { panic!("{line}") };
+        let RefreshCommand::Identities(platform) = command;
         let args = platform.into_args();
         let render = |journals: &str| {
             let journals = Some(journals.to_owned());

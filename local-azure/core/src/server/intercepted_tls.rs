@@ -1,7 +1,6 @@
 //! The TLS configuration of intercepted connections: a certificate for each Azure host, and certificates with
 //! injected faults.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use lanyard_emulator_state::fault_rules::CertificateProblem;
@@ -41,11 +40,7 @@ struct InterceptionCertificates {
     foreign_authority: OnceLock<Option<LocalAuthority>>,
 }
 
-impl fmt::Debug for InterceptionCertificates {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("InterceptionCertificates").finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(InterceptionCertificates);
 
 impl InterceptionCertificates {
     fn faulty_certificate(
@@ -91,11 +86,7 @@ struct InterceptedSessions {
     sessions: Arc<ServerSessionMemoryCache>,
 }
 
-impl fmt::Debug for InterceptedSessions {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("InterceptedSessions").finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(InterceptedSessions);
 
 impl StoresServerSessions for InterceptedSessions {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {

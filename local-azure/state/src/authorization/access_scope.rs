@@ -188,11 +188,7 @@ impl From<lanyard_vocabulary::ArmResourceId> for AccessScope {
     }
 }
 
-impl fmt::Display for AccessScope {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.text)
-    }
-}
+lanyard_vocabulary::display_text!(AccessScope, text);
 
 impl PartialEq for AccessScope {
     fn eq(&self, other: &Self) -> bool {

@@ -1,7 +1,5 @@
 //! Stored deployments and their operations.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -78,11 +76,7 @@ pub struct StoredDeployment {
     pub status_id: Uuid,
 }
 
-impl fmt::Debug for StoredDeployment {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("StoredDeployment").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+lanyard_vocabulary::debug_fields!(StoredDeployment { id });
 
 impl StoredDeployment {
     /// The deployment as in replies.

@@ -2,7 +2,6 @@
 //!
 //! Reference: "Naming and referencing containers, blobs, and metadata".
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -55,11 +54,7 @@ impl From<StorageAccountName> for String {
     }
 }
 
-impl fmt::Display for StorageAccountName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+lanyard_vocabulary::display_text!(StorageAccountName, 0);
 
 /// The container of blobs without a container in their URL.
 pub const ROOT_CONTAINER: &str = "$root";

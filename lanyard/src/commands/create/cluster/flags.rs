@@ -17,7 +17,7 @@ use super::Args;
 use crate::commands::azure_resources::output_files::write_output_file;
 use crate::commands::create::infra::{EndpointArgs, GroupArgs, IdentityArgs, RoleArgs, parse_tag};
 use crate::commands::go_bool::GoBool;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _};
 use crate::output;
 
 /// The flags of the cluster that do not depend on the platform.
@@ -214,9 +214,9 @@ impl RenderFlags {
 
     /// Prints the objects, or writes them into the file.
     pub(super) fn write(&self, manifests: &ClusterManifests) -> Result<(), CommandError> {
-        let text = manifests.to_yaml(self.render_sensitive.0).map_err(|error| {
-            CommandError::unavailable("the objects cannot be written as YAML").with_cause(&error)
-        })?;
+        let text = manifests
+            .to_yaml(self.render_sensitive.0)
+            .or_unavailable("the objects cannot be written as YAML")?;
         if !self.render_sensitive.0 {
             output::print_stderr("note: Secrets are left out; --render-sensitive prints them");
         }

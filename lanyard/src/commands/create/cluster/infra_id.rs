@@ -4,10 +4,10 @@ use std::path::Path;
 
 use lanyard_changes::{JournalCluster, JournalLocation};
 use lanyard_infra::ClusterName;
-use lanyard_vocabulary::{InfraId, ParseIdentifierError};
+use lanyard_vocabulary::InfraId;
 
 use crate::commands::azure_resources::journal_args::{JournalContext, StateArgs, default_base};
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _};
 
 const MISSING: &str = "--infra-id is missing";
 
@@ -49,9 +49,7 @@ fn recorded_cluster(
             ))
             .with_hint("choose another directory or prefix with --state"))
         }
-        Some(it) => it.infra_id.parse().map(Some).map_err(|error: ParseIdentifierError| {
-            CommandError::invalid_input("--state: the journal").with_cause(&error)
-        }),
+        Some(it) => it.infra_id.parse().map(Some).or_invalid("--state: the journal"),
         None => Ok(None),
     }
 }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use lanyard_azure::AzureCredentialsFile;
 use lanyard_changes::RunSummary;
 use lanyard_clock::SharedClock;
 use lanyard_infra::manifests::ClusterAccount;
 use lanyard_infra::{
-    AzureCredentialsFile, ClusterConfiguration, ClusterIdentities, ClusterTarget, DEFAULT_LOCATION,
-    IdentitySource, InfraOutput, RawConfiguration, RawInfra, read_identities, read_identity_file,
+    ClusterConfiguration, ClusterIdentities, ClusterTarget, DEFAULT_LOCATION, IdentitySource,
+    InfraOutput, RawConfiguration, RawInfra, read_identities, read_identity_file,
 };
 use lanyard_vocabulary::{EntraTenantId, InfraId};
 
@@ -18,7 +19,7 @@ use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_stacks::{apply_target, load_target};
 use crate::commands::cluster_objects::ClusterObjects;
 use crate::commands::create::infra::raw_infra;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -94,9 +95,7 @@ fn parse_variable<T: std::str::FromStr<Err: std::error::Error>>(
         return Err(CommandError::invalid_input(format!("{name} is not set"))
             .with_hint(format!("set it, or give {alternative}")));
     };
-    text.parse().map_err(|error: T::Err| {
-        CommandError::invalid_input(format!("{name} is invalid")).with_cause(&error)
-    })
+    text.parse().or_invalid(format_args!("{name} is invalid"))
 }
 
 impl Args {
@@ -234,11 +233,9 @@ impl NewInfrastructure {
 /// The infrastructure output of the target.
 pub(super) fn parse_output(target: &ClusterTarget<'_>) -> Result<InfraOutput, CommandError> {
     let text = target.infra_output(None).unwrap_or_default();
-    let parsed = InfraOutput::parse(&text).map_err(|error| {
-        CommandError::invalid_input("the infrastructure cannot be used for a cluster")
-            .with_cause(&error)
-            .with_hint("an existing network needs both --vnet-id and --subnet-id")
-    })?;
+    let parsed = InfraOutput::parse(&text)
+        .or_invalid("the infrastructure cannot be used for a cluster")
+        .hint("an existing network needs both --vnet-id and --subnet-id")?;
     Ok(parsed.0)
 }
 

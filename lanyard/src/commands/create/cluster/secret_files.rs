@@ -7,7 +7,7 @@ use lanyard_federation::{SigningKey, SigningKeySize};
 use lanyard_infra::manifests::{SecretInputs, SshKeyInput, generate_encryption_key};
 
 use crate::commands::go_bool::GoBool;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 
 /// The flags of files that contain secrets.
 #[derive(Debug, Clone, clap::Args)]
@@ -38,10 +38,8 @@ impl SecretFlags {
             None => None,
             Some(path) => Some(read_signing_key(path)?),
         };
-        let encryption_key = generate_encryption_key().map_err(|error| {
-            CommandError::unavailable("the key that encrypts secrets cannot be generated")
-                .with_cause(&error)
-        })?;
+        let encryption_key = generate_encryption_key()
+            .or_unavailable("the key that encrypts secrets cannot be generated")?;
         let pull_secret = read_pull_secret(&self.pull_secret)?;
         Ok(SecretInputs { pull_secret, ssh_key: self.ssh_key()?, signing_key, encryption_key })
     }
@@ -59,10 +57,8 @@ impl SecretFlags {
 }
 
 fn read_text(flag: &str, path: &Path) -> Result<String, CommandError> {
-    std::fs::read_to_string(path).map_err(|error| {
-        CommandError::invalid_input(format!("{flag}: {} cannot be read", path.display()))
-            .with_cause(&error)
-    })
+    std::fs::read_to_string(path)
+        .or_invalid(format_args!("{flag}: {} cannot be read", path.display()))
 }
 
 /// Checks the form only; the error does not quote the file.
@@ -90,21 +86,16 @@ fn read_ssh_key(path: &Path) -> Result<SshKeyInput, CommandError> {
 fn read_signing_key(path: &Path) -> Result<Secret, CommandError> {
     let flag = "--sa-token-issuer-private-key-path";
     let text = read_text(flag, path)?;
-    match SigningKey::parse_pem(&text) {
-        Ok(_) => Ok(Secret::new(text)),
-        Err(error) => Err(CommandError::invalid_input(format!("{flag}: {}", path.display()))
-            .with_cause(&error)
-            .with_hint_of(&error)),
-    }
+    SigningKey::parse_pem(&text)
+        .context(format_args!("{flag}: {}", path.display()))
+        .mark_invalid()?;
+    Ok(Secret::new(text))
 }
 
 /// An RSA key pair, as HyperShift generates it.
 fn generate_ssh_key() -> Result<SshKeyInput, CommandError> {
-    let key = SigningKey::generate(SigningKeySize::Rsa4096).map_err(|error| {
-        CommandError::unavailable("--generate-ssh: no key pair could be generated")
-            .with_cause(&error)
-            .with_hint_of(&error)
-    })?;
+    let key = SigningKey::generate(SigningKeySize::Rsa4096)
+        .context("--generate-ssh: no key pair could be generated")?;
     let private_key = Some(Secret::new(key.to_pem().to_string()));
     Ok(SshKeyInput { public_key: key.public_key().to_openssh(), private_key })
 }

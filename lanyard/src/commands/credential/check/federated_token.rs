@@ -12,7 +12,7 @@ use url::Url;
 
 use super::credential_files::{CredentialFile, read_error};
 use super::{Args, AzureRequests};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -100,11 +100,9 @@ fn federated_credentials(
 ) -> Result<Option<Evidence<Vec<FederatedCredential>>>, CommandError> {
     let Some(path) = path else { return Ok(None) };
     let (_, content) = read(path)?;
-    let value = serde_json::from_slice(&content).map_err(|error| {
-        let message = format!("{} is not a list of federated credentials", path.display());
-        let hint = "give the output of `az identity federated-credential list --output json`";
-        CommandError::invalid_input(message).with_cause(&error).with_hint(hint)
-    })?;
+    let value = serde_json::from_slice(&content)
+        .or_invalid(format_args!("{} is not a list of federated credentials", path.display()))
+        .hint("give the output of `az identity federated-credential list --output json`")?;
     Ok(Some(Evidence { source: path.display().to_string(), value }))
 }
 

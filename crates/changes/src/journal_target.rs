@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::lock::JournalLock;
-use super::store::{JournalStore, JournalStoreError};
-use super::{Journal, JournalAccess, JournalCluster, JournalError, JournalLocation, RecordedState};
+use crate::journal::{
+    Journal, JournalAccess, JournalCluster, JournalError, JournalLocation, JournalLock,
+    JournalStore, JournalStoreError, RecordedState, check_cluster, parse_state,
+};
+use crate::stack_error::StackError;
 
 /// The journal of one command.
 #[derive(Debug, Clone)]
@@ -43,22 +45,21 @@ impl JournalTarget {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the journal cannot be read, or is invalid.
-    pub async fn read(&self) -> Result<Option<RecordedState>, JournalError> {
+    /// [`StackError::Journal`] if the journal cannot be read, or is invalid.
+    pub async fn read(&self) -> Result<Option<RecordedState>, StackError> {
         let content = self.location.read_content(&self.access).await?;
         // A command that only locks the journal leaves an empty one.
         let content = content.filter(|content| content.contains('\n'));
-        let parse =
-            |content: String| super::parse_state(&content, &self.cluster, self.access.stack_rule);
-        content.map(parse).transpose()
+        let parse = |content: String| parse_state(&content, &self.cluster, self.access.stack_rule);
+        Ok(content.map(parse).transpose()?)
     }
 
     /// Does the work with the journal open for writing. Waits for another command that uses it.
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the journal cannot be used, or is invalid; the error of the work.
-    pub async fn write<T, E: From<JournalError>>(
+    /// [`StackError::Journal`] if the journal cannot be used, or is invalid; the error of the work.
+    pub async fn write<T, E: From<StackError>>(
         &self,
         work: impl AsyncFnOnce(&Journal) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -72,22 +73,22 @@ impl JournalTarget {
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the journal cannot be used, or is invalid.
-    pub async fn open(&self) -> Result<Journal, JournalError> {
+    /// [`StackError::Journal`] if the journal cannot be used, or is invalid.
+    pub async fn open(&self) -> Result<Journal, StackError> {
         let (store, content) = self.wait_for_store().await?;
-        Journal::open(&content, store, &self.cluster, self.access.stack_rule).await
+        Ok(Journal::open(&content, store, &self.cluster, self.access.stack_rule).await?)
     }
 
     /// Does work that writes no entries while no other command writes to the journal.
     ///
     /// # Errors
     ///
-    /// [`JournalError`] if the journal cannot be used, belongs to another cluster, or the lock was lost.
-    pub async fn with_lock<T>(&self, work: impl Future<Output = T>) -> Result<T, JournalError> {
+    /// [`StackError::Journal`] if the journal cannot be used, belongs to another cluster, or the lock was lost.
+    pub async fn with_lock<T>(&self, work: impl Future<Output = T>) -> Result<T, StackError> {
         let lock = self.lock().await?;
         let result = lock.while_held(work).await;
         self.report_release(lock.release().await);
-        result
+        Ok(result?)
     }
 
     /// Locks the journal; it must be released.
@@ -95,13 +96,13 @@ impl JournalTarget {
     /// # Errors
     ///
     /// As those of [`with_lock`](Self::with_lock).
-    pub async fn lock(&self) -> Result<JournalLock, JournalError> {
+    pub async fn lock(&self) -> Result<JournalLock, StackError> {
         let (store, content) = self.wait_for_store().await?;
         let lock = JournalLock::new(store);
-        if let Err(error) = super::check_cluster(&content, &self.cluster) {
+        if let Err(error) = check_cluster(&content, &self.cluster) {
             // The first error is the one to report; the lease ends by itself.
             drop(lock.release().await);
-            return Err(error);
+            return Err(error.into());
         }
         Ok(lock)
     }

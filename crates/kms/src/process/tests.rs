@@ -2,16 +2,17 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::PathBuf;
 
-use lanyard_clock::{Clock, ManualClock};
-use lanyard_kms::{
-    CiphertextLayout, KeyAlgorithm, KeyOperationError, KeyResult, KmsKeyOperation, VaultKeyClient,
-    VaultKind,
-};
+use lanyard_clock::{Clock, ManualClock, SharedClock};
+use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::Cloud;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::{
+    CiphertextLayout, KeyAlgorithm, KeyOperationError, KeyResult, KmsKeyOperation, KmsPlugin,
+    KmsPluginParts, PinnedKey, VaultKeyClient, VaultKind,
+};
 
 /// A vault client whose operations are never called.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ struct KmsServeFixture {
     health: std::net::SocketAddr,
     readiness: Readiness,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<CommandResult>,
+    task: JoinHandle<Result<(), KmsProcessError>>,
 }
 
 const DRAIN: Duration = Duration::from_secs(20);
@@ -75,11 +76,11 @@ impl KmsServeFixture {
         };
         let listening = BoundListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().unwrap();
         let address = listening.address();
-        let pages = KmsHttpEndpoints { metrics: None, health: Some(listening) };
+        let pages = KmsHttpListeners { metrics: None, health: Some(listening) };
         let (end, asked) = oneshot::channel();
         let asked = async { drop(asked.await) };
         let task = tokio::spawn(async move {
-            serve_until_stopped(server, pages, (health, "/healthz"), &metrics, asked).await
+            pages.serve(server, (health, "/healthz"), &metrics, asked).await
         });
         Self { health: address, readiness, stop: end, task }
     }

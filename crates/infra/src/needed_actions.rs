@@ -2,34 +2,41 @@
 //! not depend on its names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 
 use lanyard_azure::{
     ArmBody as _, CallerIdentity, ResourceGroupBody, ResourceTags, VaultBody, VaultKeyBody,
 };
 use lanyard_changes::{AzureResource, PrincipalReference};
+use lanyard_clock::ErrorHint;
 use lanyard_federation::{
     IdentityPlanSettings, IdentityRequest, RoleScopeGroups, SecretReference, plan_identities,
-};
-use lanyard_infra::{
-    AksParameters, CcoctlOwner, ClusterIdentifiers, ComponentIdentityParameters,
-    DataPlaneParameters, DnsParameters, IamParameters, InfraParameters, KeyvaultParameters,
-    KmsParameters, LegacyNames, OidcParameters, RoleIdentity, RoleNames, RoleOptions,
-    RoleParameters, RoleProfile, ZoneDelegation, aks_resources, command_actions,
-    component_identity_resources, data_plane_resources, dns_resources, iam_resources,
-    infra_resources, keyvault_resources, kms_resources, oidc_resources, read_actions,
-    removal_actions, role_resources, workload_identities,
 };
 use lanyard_service_principals::{VAULT_PURGE_ACTIONS, VAULT_REMOVAL_ACTIONS, VAULT_WRITE_ACTIONS};
 use lanyard_vocabulary::{EntraTenantId, SubscriptionId};
 use uuid::Uuid;
 
-use crate::exit::CommandError;
+use crate::aks_graph::{AksParameters, aks_resources};
+use crate::ccoctl_ownership::CcoctlOwner;
+use crate::cluster_identifiers::ClusterIdentifiers;
+use crate::command_actions::{command_actions, read_actions, removal_actions};
+use crate::component_identity_graph::{ComponentIdentityParameters, component_identity_resources};
+use crate::dns_graph::{DnsParameters, ZoneDelegation, dns_resources};
+use crate::iam_graph::{DataPlaneParameters, IamParameters, data_plane_resources, iam_resources};
+use crate::infra_graph::{InfraParameters, LegacyNames, infra_resources};
+use crate::keyvault_graph::{KeyvaultParameters, keyvault_resources};
+use crate::kms_graph::{KmsParameters, kms_resources};
+use crate::oidc_graph::{OidcParameters, oidc_resources};
+use crate::role_assignments::{RoleIdentity, RoleOptions, RoleProfile};
+use crate::role_graph::{RoleParameters, role_resources};
+use crate::role_names::RoleNames;
+use crate::workload_identities::workload_identities;
 
 const NAME: &str = "example";
 const LOCATION: &str = "eastus";
 
 /// Lists the resources of a command for the example cluster.
-type ListResources = fn(&Example) -> Result<Vec<AzureResource>, CommandError>;
+type ListResources = fn(&Example) -> ExampleResult<Vec<AzureResource>>;
 /// Computes the control plane actions that a command needs for its resources.
 type ComputeActions = fn(&[AzureResource]) -> BTreeSet<String>;
 
@@ -139,36 +146,37 @@ impl CheckedCommand {
         Self { vault_actions, ..self }
     }
 
-    fn needed_actions(&self, example: &Example) -> Result<NeededActions, CommandError> {
-        let mut actions = (self.actions)(&(self.resources)(example)?);
+    fn needed_actions(&self, example: &Example) -> Result<NeededActions, ExampleClusterError> {
+        let resources = (self.resources)(example).map_err(ExampleClusterError)?;
+        let mut actions = (self.actions)(&resources);
         actions.extend(self.other_actions.iter().map(|action| (*action).to_owned()));
         Ok(NeededActions { command: self.name, actions, vault_actions: self.vault_actions })
     }
 }
 
 /// The names of the commands whose actions are checked.
-pub(super) fn command_names() -> [&'static str; COMMANDS.len()] {
+pub fn command_names() -> [&'static str; COMMANDS.len()] {
     COMMANDS.map(|command| command.name)
 }
 
 /// The actions that a command needs.
 #[derive(Debug)]
-pub(super) struct NeededActions {
+pub struct NeededActions {
     /// The name of the command.
-    pub(super) command: &'static str,
+    pub command: &'static str,
     /// The control plane actions.
-    pub(super) actions: BTreeSet<String>,
+    pub actions: BTreeSet<String>,
     /// The data actions at the vault of an ARO HCP development environment. A command that needs some also writes
     /// the applications of the environment in Microsoft Graph.
-    pub(super) vault_actions: &'static [&'static str],
+    pub vault_actions: &'static [&'static str],
 }
 
 /// The actions that the commands of these names need; those of all commands without names.
-pub(super) fn needed_actions(
+pub fn needed_actions(
     subscription: &SubscriptionId,
     caller: &CallerIdentity,
     names: &[String],
-) -> Result<Vec<NeededActions>, CommandError> {
+) -> Result<Vec<NeededActions>, ExampleClusterError> {
     let (subscription, tenant) = (subscription.clone(), caller.tenant.clone());
     let example = Example { subscription, tenant, principal: caller.object_id };
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
@@ -184,24 +192,26 @@ struct Example {
     principal: Uuid,
 }
 
-fn invalid(error: &dyn std::error::Error) -> CommandError {
-    CommandError::unavailable("the example cluster is invalid").with_cause(error)
-}
+/// The errors of constants that are not valid.
+type ExampleResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-fn parse<T: std::str::FromStr<Err: std::error::Error>>(text: &str) -> Result<T, CommandError> {
-    text.parse().map_err(|error: T::Err| invalid(&error))
-}
+/// The example cluster is invalid, which is a bug.
+#[derive(Debug, thiserror::Error)]
+#[error("the example cluster is invalid")]
+pub struct ExampleClusterError(#[source] Box<dyn Error + Send + Sync>);
+
+impl ErrorHint for ExampleClusterError {}
 
 impl Example {
-    fn identifiers() -> Result<ClusterIdentifiers, CommandError> {
-        ClusterIdentifiers::new(parse(NAME)?, parse(NAME)?).map_err(|error| invalid(&error))
+    fn identifiers() -> ExampleResult<ClusterIdentifiers> {
+        Ok(ClusterIdentifiers::new(NAME.parse()?, NAME.parse()?)?)
     }
 
     const fn principal(&self) -> PrincipalReference {
         PrincipalReference::ObjectId(self.principal)
     }
 
-    fn infra_parameters(&self) -> Result<InfraParameters, CommandError> {
+    fn infra_parameters(&self) -> ExampleResult<InfraParameters> {
         Ok(InfraParameters {
             subscription: self.subscription.clone(),
             location: LOCATION.to_owned(),
@@ -216,11 +226,11 @@ impl Example {
         })
     }
 
-    fn infra(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn infra(&self) -> ExampleResult<Vec<AzureResource>> {
         Ok(infra_resources(&self.infra_parameters()?))
     }
 
-    fn infra_with_roles(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn infra_with_roles(&self) -> ExampleResult<Vec<AzureResource>> {
         let infra = self.infra_parameters()?;
         let identities = workload_identities(false).map(|it| it.component);
         let principals: BTreeMap<_, _> =
@@ -233,11 +243,11 @@ impl Example {
             encryption_key: None,
         };
         let mut resources = infra_resources(&infra);
-        resources.extend(role_resources(&infra, &roles).map_err(|error| invalid(&error))?);
+        resources.extend(role_resources(&infra, &roles)?);
         Ok(resources)
     }
 
-    fn iam(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn iam(&self) -> ExampleResult<Vec<AzureResource>> {
         Ok(iam_resources(&IamParameters {
             subscription: self.subscription.clone(),
             identifiers: Self::identifiers()?,
@@ -249,33 +259,33 @@ impl Example {
     }
 
     /// Both stacks of a configuration file.
-    fn cluster(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn cluster(&self) -> ExampleResult<Vec<AzureResource>> {
         Ok([self.infra()?, self.iam()?].concat())
     }
 
-    fn cluster_with_roles(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn cluster_with_roles(&self) -> ExampleResult<Vec<AzureResource>> {
         Ok([self.infra_with_roles()?, self.iam()?].concat())
     }
 
-    fn oidc(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn oidc(&self) -> ExampleResult<Vec<AzureResource>> {
         Ok(oidc_resources(&OidcParameters {
             subscription: self.subscription.clone(),
             name: NAME.to_owned(),
             location: LOCATION.to_owned(),
             resource_group: NAME.to_owned(),
-            account: parse(NAME)?,
-            container: parse(NAME)?,
+            account: NAME.parse()?,
+            container: NAME.parse()?,
             tags: ResourceTags::new(),
             uploader: self.principal(),
         }))
     }
 
-    fn keyvault(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn keyvault(&self) -> ExampleResult<Vec<AzureResource>> {
         Ok(keyvault_resources(&KeyvaultParameters {
             subscription: self.subscription.clone(),
             resource_group: NAME.to_owned(),
             location: LOCATION.to_owned(),
-            name: parse(NAME)?,
+            name: NAME.parse()?,
             tenant: self.tenant.clone(),
             purge_protection: false,
             recover: false,
@@ -284,7 +294,7 @@ impl Example {
         }))
     }
 
-    fn data_plane(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn data_plane(&self) -> ExampleResult<Vec<AzureResource>> {
         let parameters = DataPlaneParameters {
             subscription: self.subscription.clone(),
             prefix: NAME.to_owned(),
@@ -292,22 +302,22 @@ impl Example {
             resource_group: NAME.to_owned(),
             issuer: "https://example.com".to_owned(),
         };
-        data_plane_resources(&parameters).map_err(|error| invalid(&error))
+        Ok(data_plane_resources(&parameters)?)
     }
 
-    fn data_plane_with_kms(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn data_plane_with_kms(&self) -> ExampleResult<Vec<AzureResource>> {
         let group = ResourceGroupBody::id(&self.subscription, NAME);
         let vault = group.provider_resource(VaultBody::RESOURCE_TYPE, NAME);
         let role = kms_resources(&KmsParameters {
             subscription: self.subscription.clone(),
             prefix: NAME.to_owned(),
-            scope: VaultKeyBody::id(&vault, &parse(NAME)?),
+            scope: VaultKeyBody::id(&vault, &NAME.parse()?),
             principal: self.principal,
         });
         Ok([self.data_plane()?, role].concat())
     }
 
-    fn component_identities(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn component_identities(&self) -> ExampleResult<Vec<AzureResource>> {
         let groups = RoleScopeGroups {
             installation: ResourceGroupBody::id(&self.subscription, NAME),
             dns_zone: None,
@@ -324,11 +334,10 @@ impl Example {
         };
         let settings = IdentityPlanSettings {
             name: NAME.to_owned(),
-            issuer: parse("https://example.com")?,
+            issuer: "https://example.com".parse()?,
             groups: groups.clone(),
         };
-        let identities =
-            plan_identities(vec![request], &settings).map_err(|error| invalid(&error))?;
+        let identities = plan_identities(vec![request], &settings)?;
         let parameters = ComponentIdentityParameters {
             subscription: self.subscription.clone(),
             owner: CcoctlOwner::new(NAME),
@@ -342,7 +351,7 @@ impl Example {
         Ok(component_identity_resources(&parameters, &RoleNames::default()).unwrap_or_default())
     }
 
-    fn oidc_with_component_identities(&self) -> Result<Vec<AzureResource>, CommandError> {
+    fn oidc_with_component_identities(&self) -> ExampleResult<Vec<AzureResource>> {
         Ok([self.oidc()?, self.component_identities()?].concat())
     }
 
