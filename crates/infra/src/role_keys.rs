@@ -6,6 +6,8 @@ use lanyard_changes::{
     AzureGraph, LiveState, OwnershipTags, Plan, PrincipalReference, RecordedState, ResourceKey,
 };
 
+use crate::stacks;
+
 /// The beginning of the key of the role that `create keyvault` assigns to the signed-in identity.
 pub(crate) const ADMINISTRATOR_ROLE: &str = "role/administrator";
 /// The beginning of the key of the role that `create oidc` assigns to the signed-in identity.
@@ -33,7 +35,8 @@ pub(crate) fn lasting_role(key: &ResourceKey) -> Option<&'static str> {
         .find(is_role)
 }
 
-/// Compares desired and live resources. An earlier role stays beside the one of its kind in the graph.
+/// Compares desired and live resources. An earlier role stays beside the one of its kind in the graph, and identities that
+/// the command created with other flags stay.
 pub fn plan_changes(
     graph: &AzureGraph,
     live: &LiveState,
@@ -42,7 +45,9 @@ pub fn plan_changes(
 ) -> Plan {
     let kinds: BTreeSet<_> =
         graph.resources().iter().filter_map(|it| lasting_role(&it.key)).collect();
-    let stays = |key: &ResourceKey| lasting_role(key).is_some_and(|kind| kinds.contains(kind));
+    let is_part = graph.stacks().contains(&stacks::IDENTITIES);
+    let stays =
+        |key: &ResourceKey| is_part || lasting_role(key).is_some_and(|kind| kinds.contains(kind));
     Plan::new(graph, live, recorded, tags, stays)
 }
 

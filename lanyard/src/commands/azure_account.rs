@@ -67,7 +67,7 @@ pub(crate) struct AzureAccount {
 impl AzureAccount {
     /// Access to the resources of the account. A roll-back through it creates no role assignment again.
     pub(crate) fn access(&self) -> AzureAccess {
-        AzureAccess::new(self.arm.clone())
+        AzureAccess::new(self.arm.clone(), self.graph())
     }
 
     /// Signs in, and requests a token for Azure Resource Manager, so that a wrong account is reported first.

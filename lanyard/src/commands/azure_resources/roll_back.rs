@@ -55,7 +55,7 @@ impl RecordedStacks<'_> {
                 let recorded = recorded_principals(arm, &journal.state(), tags).await;
                 known.extend(recorded.map_err(|error| identities_error(&error))?);
             }
-            let access = &AzureAccess { arm: arm.clone(), known_principals: known };
+            let access = &AzureAccess { known_principals: known, ..self.account.access() };
             let progress = &progress;
             let context =
                 RunContext { access, journal, tags, caller, clock, progress, options };
