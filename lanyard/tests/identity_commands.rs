@@ -3,6 +3,8 @@
 #![cfg(all(feature = "cli", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+#[path = "identity_commands/applications.rs"]
+mod applications;
 #[path = "azure/azure_serve_process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod azure_serve_process;

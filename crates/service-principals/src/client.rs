@@ -50,7 +50,7 @@ pub struct ServicePrincipalClient {
 }
 
 /// Receives the changes of a service principal as they happen, each as a clause such as `deleted the application`.
-type Observer<'a> = &'a (dyn Fn(&'static str) + Sync);
+pub type ChangeObserver<'a> = &'a (dyn Fn(&'static str) + Sync);
 
 /// A complete service principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl ServicePrincipalClient {
     pub async fn create(
         &self,
         names: &ServicePrincipalNames,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<CreatedServicePrincipal> {
         let read = || async {
             let live = self.read(names).await?;
@@ -156,7 +156,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         options: RotationOptions,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<CreatedServicePrincipal> {
         let mut live = self.read(names).await?;
         let due = live.due_work(self.clock.now());
@@ -187,7 +187,7 @@ impl ServicePrincipalClient {
         names: &ServicePrincipalNames,
         rotated: &CreatedServicePrincipal,
         overlap: Duration,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<CreatedServicePrincipal> {
         let live = self.read(names).await?;
         let version = live.certificate.as_ref().map(|it| it.version.as_str());
@@ -202,7 +202,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         live: LiveServicePrincipal,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         let has_newer = live.has_newer_certificate();
         let mut complete = complete(names, live)?;
@@ -279,7 +279,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         tags: HashMap<String, String>,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<VaultCertificate> {
         let certificate = self.vault.create_certificate(&names.name, tags).await?;
         observer("created a certificate in the vault");
@@ -292,7 +292,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         complete: &CompleteServicePrincipal,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         let CompleteServicePrincipal { application, object_id, certificate, secret } = complete;
         // Components use the earlier certificate until they read the new secret. A certificate that the application does

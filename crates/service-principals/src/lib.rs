@@ -21,8 +21,8 @@ mod public_certificate;
 mod token_proof;
 
 pub use client::{
-    CreatedObjects, CreatedServicePrincipal, Deletion, RotationOptions, ServicePrincipalClient,
-    VaultObjectState,
+    ChangeObserver, CreatedObjects, CreatedServicePrincipal, Deletion, RotationOptions,
+    ServicePrincipalClient, VaultObjectState,
 };
 pub use credential_vault::{
     CredentialVault, VAULT_PURGE_ACTIONS, VAULT_REMOVAL_ACTIONS, VAULT_WRITE_ACTIONS,

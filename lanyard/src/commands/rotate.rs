@@ -110,7 +110,7 @@ impl Rotation<'_> {
         let clock = SystemClock::shared();
         let account = AzureAccount::sign_in(account, environment, &clock).await?;
         let tenant = account.caller().await?.tenant;
-        let client = self.environment.client(&account, tenant, wait.timeout(), &clock)?;
+        let client = self.environment.client(&account, tenant, wait.timeout, &clock)?;
         let stack = self.environment.stack(&account, environment);
         let journal = stack.journal(state, lock, &clock)?;
         let options = RotationOptions { only_due: self.only_due, overlap: *overlap };

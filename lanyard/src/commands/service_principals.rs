@@ -9,8 +9,8 @@ use lanyard_changes::{AzureEffect, AzureResource, EntraApplication, ResourceKey}
 use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_infra::stacks;
 use lanyard_service_principals::{
-    CreatedServicePrincipal, CredentialVault, EnvironmentPrefix, ServicePrincipalClient,
-    ServicePrincipalError, ServicePrincipalNames, TokenProof,
+    ChangeObserver, CreatedServicePrincipal, CredentialVault, EnvironmentPrefix,
+    ServicePrincipalClient, ServicePrincipalError, ServicePrincipalNames, TokenProof,
 };
 use lanyard_vocabulary::{Component, EntraTenantId, VaultName, format_error_chain};
 use parking_lot::Mutex;
@@ -43,13 +43,7 @@ const DIRECTORY_TIMEOUT: Duration = Duration::from_mins(3);
 pub(in crate::commands) struct WaitArgs {
     /// How long the vault may answer 403 until a new role takes effect, such as `15m`
     #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
-    timeout: Duration,
-}
-
-impl WaitArgs {
-    pub(in crate::commands) const fn timeout(&self) -> Duration {
-        self.timeout
-    }
+    pub(in crate::commands) timeout: Duration,
 }
 
 impl EnvironmentArgs {
@@ -174,9 +168,6 @@ struct ServicePrincipalRun<T> {
 
 /// What a command did for several service principals.
 pub(in crate::commands) struct EnvironmentRun<T>(Vec<ServicePrincipalRun<T>>);
-
-/// Receives the changes of a service principal.
-pub(in crate::commands) type ChangeObserver<'a> = &'a (dyn Fn(&'static str) + Sync);
 
 /// Runs `action` for each service principal at the same time, and prints the changes to standard error.
 pub(in crate::commands) async fn run_for_each<'a, T>(

@@ -25,12 +25,12 @@ pub(super) fn unique_name(id: &ResourceId) -> Option<&str> {
 /// Reads the application with a unique name, and its service principal.
 pub(super) async fn read_application(
     graph: &GraphClient,
-    name: &str,
-) -> Result<Option<Value>, EffectError> {
+    (id, name): (&ResourceId, &str),
+) -> Result<Option<LiveResource>, EffectError> {
     let found = graph.application_by_unique_name(name).await?;
     let Some(application) = found else { return Ok(None) };
-    let principal = graph.service_principal_object_id(application.app_id).await;
-    Ok(Some(application_body(&application, principal?)))
+    let principal = graph.service_principal_object_id(application.app_id).await?;
+    Ok(Some(live_application(id.clone(), application_body(&application, principal))))
 }
 
 /// Creates what is missing of the application and its service principal. Graph accepts the service principal when it
@@ -79,10 +79,7 @@ fn application_body(application: &GraphApplication, principal: Option<Uuid>) -> 
 
 /// The ownership tags as Graph stores them: each as `name=value`.
 fn tag_texts(tags: &OwnershipTags) -> Vec<String> {
-    let mut body = json!({});
-    tags.add_to(&mut body);
-    let tags = body["tags"].as_object().into_iter().flatten();
-    tags.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect()
+    tags.pairs().map(|(name, value)| format!("{name}={value}")).into()
 }
 
 /// The error of a write. Graph answers with one of the statuses `propagating` until it knows a new object everywhere.

@@ -172,10 +172,7 @@ impl EffectAccess for AzureAccess {
 
     async fn read(&self, id: &ResourceId) -> Result<Option<LiveResource>, EffectError> {
         match unique_name(id) {
-            Some(name) => {
-                let found = read_application(&self.graph, name).await?;
-                Ok(found.map(|body| Self::live_resource(id, body)))
-            }
+            Some(name) => read_application(&self.graph, (id, name)).await,
             None => self.read_with(id, version_of(id)).await,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lanyard_azure::{GraphApplication, GraphKeyCredential};
 use uuid::Uuid;
 
-use super::{Observer, ServicePrincipalClient, StepResult, graph_error, is_unknown_object};
+use super::{ChangeObserver, ServicePrincipalClient, StepResult, graph_error, is_unknown_object};
 use crate::error::ServicePrincipalError;
 use crate::live_state::LiveServicePrincipal;
 use crate::names::ServicePrincipalNames;
@@ -44,7 +44,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         live: &LiveServicePrincipal,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         let (Some(application), Some(secret)) = (&live.application, &live.secret) else {
             return Ok(());
@@ -80,7 +80,7 @@ impl ServicePrincipalClient {
         names: &ServicePrincipalNames,
         live: &LiveServicePrincipal,
         overlap: Duration,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         let Some(application) = &live.application else { return Ok(()) };
         if application.key_credentials.len() < 2 {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::{
-    Observer, PREFIX_TAG, ServicePrincipalClient, StepResult, graph_error, is_unknown_object,
+    ChangeObserver, PREFIX_TAG, ServicePrincipalClient, StepResult, graph_error, is_unknown_object,
 };
 use crate::error::ServicePrincipalError;
 use crate::names::ServicePrincipalNames;
@@ -69,28 +69,28 @@ impl ServicePrincipalClient {
         let (name, secret) = (&names.name, &names.secret);
         let live_certificate = self.vault.certificate(name).await?.map(|it| it.tags);
         let live_secret = self.vault.secret(secret).await?.map(|it| it.tags);
-        let mut created = CreatedObjects {
-            application: application.map(|it| it.id),
-            ..CreatedObjects::default()
-        };
-        let mut deleted_certificate = None;
-        let mut deleted_secret = None;
+        let (mut deleted_applications, mut deleted_certificate, mut deleted_secret) =
+            (Vec::new(), None, None);
         if deletion == Deletion::Permanent {
-            created.deleted_applications = self.find_deleted_applications(names).await?;
+            deleted_applications = self.find_deleted_applications(names).await?;
             deleted_certificate = self.vault.deleted_certificate_tags(name).await?;
             deleted_secret = self.vault.deleted_secret_tags(secret).await?;
         }
-        let state = |live: Option<HashMap<_, _>>, deleted: Option<HashMap<_, _>>| match (
-            live.is_some_and(|it| is_ours(&it)),
-            deleted.is_some_and(|it| is_ours(&it)),
-        ) {
-            (true, _) => VaultObjectState::Live,
-            (false, true) => VaultObjectState::Deleted,
-            (false, false) => VaultObjectState::Absent,
+        let state = |live: Option<HashMap<_, _>>, deleted: Option<HashMap<_, _>>| {
+            if live.is_some_and(|it| is_ours(&it)) {
+                VaultObjectState::Live
+            } else if deleted.is_some_and(|it| is_ours(&it)) {
+                VaultObjectState::Deleted
+            } else {
+                VaultObjectState::Absent
+            }
         };
-        created.certificate = state(live_certificate, deleted_certificate);
-        created.secret = state(live_secret, deleted_secret);
-        Ok(created)
+        Ok(CreatedObjects {
+            application: application.map(|it| it.id),
+            deleted_applications,
+            certificate: state(live_certificate, deleted_certificate),
+            secret: state(live_secret, deleted_secret),
+        })
     }
 
     async fn find_deleted_applications(
@@ -117,7 +117,7 @@ impl ServicePrincipalClient {
         names: &ServicePrincipalNames,
         objects: &CreatedObjects,
         deletion: Deletion,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         if let Some(application) = objects.application {
             let deleted = self.graph.delete_application(application).await;

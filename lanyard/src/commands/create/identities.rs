@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use futures::future::join_all;
 use lanyard_changes::{AzureResource, RunReport};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{
@@ -107,11 +108,9 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         None => None,
     };
     let mut resources = args.data_plane(&account)?;
-    for names in &names {
-        if client.uses_unique_name(names).await {
-            resources.push(application_resource(names));
-        }
-    }
+    let unique = join_all(names.iter().map(|names| client.uses_unique_name(names))).await;
+    let unique = names.iter().zip(unique).filter(|(_, is_unique)| *is_unique);
+    resources.extend(unique.map(|(names, _)| application_resource(names)));
     let Some((target, report)) = stack.apply(resources, &args.run, &clock).await? else {
         return Ok(CommandExit::Failed);
     };
