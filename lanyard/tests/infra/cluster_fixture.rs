@@ -439,7 +439,7 @@ fn api_version(resource: &AzureResource) -> &'static str {
         AzureEffect::Arm(resource) => resource.api_version,
         AzureEffect::FederatedCredential(_) => FederatedCredentialBody::API_VERSION,
         AzureEffect::RoleAssignment(_) => RoleAssignmentBody::API_VERSION,
-        AzureEffect::EntraApplication(_) => panic!("a cluster has no application"),
+        AzureEffect::EntraApplication(_) => unreachable!("a cluster has no application"),
     }
 }
 
