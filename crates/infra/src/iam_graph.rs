@@ -190,7 +190,9 @@ mod tests {
             let count = |pattern: fn(&AzureEffect) -> bool| {
                 graph.resources().iter().filter(|it| pattern(&it.effect)).count()
             };
-            let is_identity = |it: &AzureEffect| matches!(it, AzureEffect::Arm(resource) if resource.usage == EffectUsage::Own);
+            let is_identity = |it: &AzureEffect| {
+                matches!(it, AzureEffect::Arm(resource) if resource.usage == EffectUsage::Own)
+            };
             assert_eq!(count(is_identity), identities);
             let is_credential =
                 |it: &AzureEffect| matches!(it, AzureEffect::FederatedCredential(_));

@@ -80,3 +80,20 @@ fn resource_types(stack: &StackName) -> &'static [&'static str] {
         _ => &[],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_stack_of_identities_contains_applications() {
+        let can = |stack, id: &str| can_contain(&stack, &id.parse().unwrap(), "s");
+        assert!(can(IDENTITIES, "entra:applications/cpo-dev"));
+        for stack in [INFRA, IAM, KEYVAULT, AKS, DNS, OIDC, CCOCTL, KMS] {
+            assert!(!can(stack.clone(), "entra:applications/cpo-dev"), "{stack}");
+        }
+        for id in ["entra:groups/cpo-dev", "entra:applications/a/b", "applications/cpo-dev", ""] {
+            assert!(!can(IDENTITIES, id), "{id}");
+        }
+    }
+}

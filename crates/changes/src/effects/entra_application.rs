@@ -28,7 +28,7 @@ impl EntraApplication {
 impl Effect for EntraApplication {
     type Access = AzureAccess;
 
-    /// The only kind that can be imported. The desired one differs in nothing from a complete one of another client.
+    /// `--import` adopts no shared resource. A complete application of another client has no difference, so it is used.
     fn usage(&self) -> EffectUsage {
         EffectUsage::Own
     }
