@@ -81,7 +81,7 @@ async fn create_cluster(options: RunOptions) -> (AzureGraph, Duration) {
     let journal = open_directory(directory.path().to_owned(), &cluster, can_contain).await.unwrap();
     let clock = azure.shared_clock();
     let arm = azure.owner_client(|inner| LatencyClient::wrap(inner, SharedClock::clone(&clock)));
-    let access = AzureAccess::new(arm);
+    let access = AzureAccess::new(arm, azure.owner_graph());
     let context = RunContext {
         access: &access,
         journal: &journal,

@@ -2,11 +2,13 @@
 //!
 //! Two commands change the same service principal at the same time, with random interleavings of their requests, and
 //! each may be killed at any request: at every moment, the application accepts the certificate in the secret. A purge
-//! leaves nothing.
+//! leaves nothing. The engine of changes continues or undoes each creation of an application.
 
 #![cfg(all(feature = "cli", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+#[path = "service_principals/application_runs.rs"]
+mod application_runs;
 #[path = "support/engine_client.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod engine_client;
@@ -21,6 +23,10 @@ mod virtual_sleep;
 
 use lanyard_service_principals::Deletion;
 
+use crate::application_runs::{
+    assert_application_of_another_client_stays, assert_cut_creation_is_continued_or_undone,
+    assert_replacement_of_another_client_stays,
+};
 use crate::environment::Environment;
 use crate::late_purge::assert_nothing_is_left;
 use crate::two_commands::{Counts, TwoCommands};
@@ -75,4 +81,19 @@ fn purge_finds_what_an_earlier_run_deleted() {
         let runs = [Deletion::Recoverable, Deletion::Permanent];
         assert_nothing_is_left(&environment, &runs).await;
     });
+}
+
+#[test]
+fn creation_of_an_application_that_ends_at_any_request_is_continued_or_rolled_back() {
+    block_on(async { assert_cut_creation_is_continued_or_undone(&Environment::new()).await });
+}
+
+#[test]
+fn application_of_another_client_with_the_unique_name_is_used_and_stays() {
+    block_on(async { assert_application_of_another_client_stays(&Environment::new()).await });
+}
+
+#[test]
+fn application_that_another_client_created_in_the_place_of_a_recorded_one_stays() {
+    block_on(async { assert_replacement_of_another_client_stays(&Environment::new()).await });
 }

@@ -29,7 +29,7 @@ pub struct GraphClient {
 
 /// The properties of an application. Graph returns `keyCredentials` with their keys only if the request
 /// selects them.
-const APPLICATION_PROPERTIES: &str = "id,appId,displayName,uniqueName,keyCredentials";
+const APPLICATION_PROPERTIES: &str = "id,appId,displayName,uniqueName,tags,keyCredentials";
 const PRINCIPAL_PROPERTIES: &str = "id,appId,displayName,servicePrincipalType";
 /// The largest number of ids in one look-up. Reference: "directoryObject: getByIds".
 const MAX_IDS: usize = 1_000;

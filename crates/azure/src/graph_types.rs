@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// An application (app registration).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GraphApplication {
     /// The object id of the application, not of its service principal.
@@ -20,8 +20,11 @@ pub struct GraphApplication {
     /// The name that identifies the application in its tenant, if its creator chose one.
     #[serde(default)]
     pub unique_name: Option<String>,
-    /// The certificates. Graph returns their keys only for one application at a time.
+    /// The texts with which clients categorize the application.
     #[serde(default)]
+    pub tags: Vec<String>,
+    /// The certificates. Graph returns their keys only for one application at a time.
+    #[serde(default, skip_serializing)]
     pub key_credentials: Vec<GraphKeyCredential>,
 }
 
@@ -33,13 +36,16 @@ pub struct GraphApplicationBody {
     pub display_name: String,
     /// Whose accounts the application signs in: `AzureADMyOrg` for those of its own tenant.
     pub sign_in_audience: String,
+    /// The texts that categorize the application. Empty leaves those of an existing application as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 impl GraphApplicationBody {
     /// An application for its own tenant.
     pub fn new(display_name: impl Into<String>) -> Self {
         let sign_in_audience = "AzureADMyOrg".to_owned();
-        Self { display_name: display_name.into(), sign_in_audience }
+        Self { display_name: display_name.into(), sign_in_audience, tags: Vec::new() }
     }
 }
 

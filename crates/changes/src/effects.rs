@@ -1,9 +1,11 @@
-//! The effects in Azure Resource Manager, as one type for graphs that contain all of them.
+//! The effects in Azure Resource Manager and Entra ID, as one type for graphs that contain all of them.
 
 mod api_versions;
+mod application_requests;
 mod arm_bodies;
 mod arm_resource;
 mod azure_access;
+mod entra_application;
 mod federated_credential;
 mod group_content;
 mod live_arm_resource;
@@ -15,6 +17,7 @@ use uuid::Uuid;
 pub use self::api_versions::api_version_of;
 pub use self::arm_resource::{ArmResource, TagSupport};
 pub use self::azure_access::AzureAccess;
+pub use self::entra_application::EntraApplication;
 pub use self::federated_credential::FederatedCredential;
 pub use self::live_arm_resource::arm_resource;
 pub use self::role_assignment::{
@@ -40,6 +43,8 @@ pub type AzureGraph = ResourceGraph<AzureEffect>;
 pub enum AzureEffect {
     /// A resource that one PUT creates.
     Arm(ArmResource),
+    /// An application in Entra ID.
+    EntraApplication(EntraApplication),
     /// A federated identity credential.
     FederatedCredential(FederatedCredential),
     /// A role of a principal.
@@ -91,6 +96,7 @@ macro_rules! each {
     ($self:ident, $effect:ident => $value:expr) => {
         match $self {
             Self::Arm($effect) => $value,
+            Self::EntraApplication($effect) => $value,
             Self::FederatedCredential($effect) => $value,
             Self::RoleAssignment($effect) => $value,
         }

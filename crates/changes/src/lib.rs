@@ -7,7 +7,7 @@
 //! removes exactly what lanyard created.
 //!
 //! The engine knows no kind of resource: it decides order, journal entries, repetition and ownership. An [`Effect`] and
-//! its [`EffectAccess`] send the requests; those of Azure Resource Manager are [`AzureEffect`] and [`AzureAccess`].
+//! its [`EffectAccess`] send the requests; those of Azure are [`AzureEffect`] and [`AzureAccess`].
 
 mod accepted_write;
 mod apply;
@@ -59,9 +59,9 @@ pub use destroy_plan::{DestroyPlan, DestroyedResource, KeptGroup, UnrecordedReso
 pub use effect::{Effect, EffectAccess, EffectUsage, EffectWriteError, UnknownValueError};
 pub use effect_error::{EffectError, EffectErrorCause};
 pub use effects::{
-    ArmResource, AzureAccess, AzureEffect, AzureGraph, AzureResource, FederatedCredential,
-    PrincipalReference, RoleAssignment, TagSupport, api_version_of, arm_resource, assigns_roles,
-    recorded_principals, role_principals,
+    ArmResource, AzureAccess, AzureEffect, AzureGraph, AzureResource, EntraApplication,
+    FederatedCredential, PrincipalReference, RoleAssignment, TagSupport, api_version_of,
+    arm_resource, assigns_roles, recorded_principals, role_principals,
 };
 pub use import::{ImportResult, ImportedResource, import_resources};
 pub use interrupted_writes::wait_for_interrupted_writes;

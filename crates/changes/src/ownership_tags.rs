@@ -53,9 +53,12 @@ impl OwnershipTags {
     /// Whether the body of a resource has the tags.
     pub fn are_on(&self, body: &Value) -> bool {
         let is_of_other_tool = self.other_tool.as_ref().is_some_and(|mark| mark.is_on(body));
-        let is_of_cluster = tag_of(body, CLUSTER_TAG) == Some(&self.name)
-            && tag_of(body, INFRA_ID_TAG) == Some(&self.infra_id);
-        is_of_other_tool || is_of_cluster
+        is_of_other_tool || self.pairs().iter().all(|(tag, value)| tag_of(body, tag) == Some(value))
+    }
+
+    /// The names and values of the tags.
+    pub(crate) fn pairs(&self) -> [(&'static str, &str); 2] {
+        [(CLUSTER_TAG, &self.name), (INFRA_ID_TAG, &self.infra_id)]
     }
 
     /// Whether the body has a tag that a controller of the cluster sets on its virtual machines, disks and addresses:
@@ -75,8 +78,7 @@ impl OwnershipTags {
     pub fn add_to(&self, body: &mut Value) {
         let tags = body.as_object_mut().map(|body| body.entry("tags").or_insert_with(|| json!({})));
         if let Some(Value::Object(tags)) = tags {
-            tags.insert(CLUSTER_TAG.to_owned(), self.name.clone().into());
-            tags.insert(INFRA_ID_TAG.to_owned(), self.infra_id.clone().into());
+            tags.extend(self.pairs().map(|(tag, value)| (tag.to_owned(), value.into())));
         }
     }
 }

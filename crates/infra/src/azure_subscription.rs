@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lanyard_azure::{GraphClient, RateLimitHeadroom};
+use lanyard_azure::RateLimitHeadroom;
 use lanyard_changes::{
     AzureAccess, AzureEffect, AzureGraph, DestroyPlan, EffectError, OwnershipTags, Plan,
     PreflightFinding, RecordedState, ResourceKey, RollBackPlan, StackError, StackName, StackRules,
@@ -24,8 +24,6 @@ pub struct AzureSubscription {
     pub id: SubscriptionId,
     /// The access to its resources. A roll-back through it creates no role assignment again.
     pub access: AzureAccess,
-    /// The client of Microsoft Graph.
-    pub graph: GraphClient,
 }
 
 impl AzureSubscription {

@@ -348,7 +348,7 @@ pub async fn find_other_role_assignments(
         .filter_map(|resource| match &resource.effect {
             AzureEffect::RoleAssignment(RoleAssignment { principal, .. }) => principal.key(),
             AzureEffect::Arm(_) => Some(&resource.key),
-            AzureEffect::FederatedCredential(_) => None,
+            AzureEffect::EntraApplication(_) | AzureEffect::FederatedCredential(_) => None,
         })
         .filter_map(|key| live_body(key)?.pointer("/properties/principalId")?.as_str())
         .collect();

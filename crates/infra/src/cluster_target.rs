@@ -244,7 +244,7 @@ impl RoleInputs<'_> {
 }
 
 async fn look_up_principals(
-    AzureSubscription { id, access, graph }: &AzureSubscription,
+    AzureSubscription { id, access }: &AzureSubscription,
     identities: &ClusterIdentities,
 ) -> Result<BTreeMap<RoleIdentity, PrincipalReference>, ClusterTargetError> {
     let ids: Vec<(RoleIdentity, EntraClientId)> = match identities {
@@ -255,7 +255,7 @@ async fn look_up_principals(
         }
     };
     let client_ids: Vec<_> = ids.iter().map(|(_, id)| *id).collect();
-    let found = find_principals(&access.arm, graph, id, &client_ids).await?;
+    let found = find_principals(&access.arm, &access.graph, id, &client_ids).await?;
     let principals = ids.into_iter().filter_map(|(identity, id)| {
         Some((identity, PrincipalReference::ObjectId(*found.get(&id)?)))
     });

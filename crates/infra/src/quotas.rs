@@ -106,7 +106,7 @@ impl QuotaNeeds {
                     self.machines.extend(machine_needs(&region, body, initial));
                 }
             }
-            AzureEffect::Arm(_) => {}
+            AzureEffect::Arm(_) | AzureEffect::EntraApplication(_) => {}
         }
     }
 }

@@ -4,6 +4,8 @@ use lanyard_changes::{
     AzureGraph, LiveState, OwnershipTags, Plan, PrincipalReference, RecordedState, ResourceKey,
 };
 
+use crate::stacks;
+
 /// The beginning of the key of the role that `create keyvault` assigns to the signed-in identity.
 pub(crate) const ADMINISTRATOR_ROLE: &str = "role/administrator";
 /// The beginning of the key of the role that `create oidc` assigns to the signed-in identity.
@@ -31,13 +33,16 @@ pub(crate) fn lasting_role(key: &ResourceKey) -> Option<&'static str> {
         .find(is_role)
 }
 
-/// Whether the key is that of an earlier role that stays beside the one of its kind in the graph.
+/// Whether the resource stays beside those of the graph: an earlier role beside the one of its kind, and the identities
+/// that `create identities` created with other flags.
 pub(crate) fn stays_beside(key: &ResourceKey, graph: &AzureGraph) -> bool {
     let kind = lasting_role(key);
-    kind.is_some() && graph.resources().iter().any(|it| lasting_role(&it.key) == kind)
+    let has_kind =
+        kind.is_some() && graph.resources().iter().any(|it| lasting_role(&it.key) == kind);
+    has_kind || graph.stacks().contains(&stacks::IDENTITIES)
 }
 
-/// Compares desired and live resources. An earlier role stays beside the one of its kind in the graph.
+/// Compares desired and live resources. Earlier roles and identities may stay beside those of the graph.
 pub fn plan_changes(
     graph: &AzureGraph,
     live: &LiveState,

@@ -6,7 +6,7 @@ use lanyard_azure::{
     PrivateDnsLinkBody, PrivateDnsZoneBody, PublicIpAddressBody, RoleAssignmentBody,
     RoleDefinitionBody, StorageAccountBody, VaultBody, VirtualNetworkBody,
 };
-use lanyard_changes::{ResourceId, StackName};
+use lanyard_changes::{EntraApplication, ResourceId, StackName};
 
 /// Groups, network, DNS, load balancer and role assignments of one cluster: `create infra azure`.
 pub const INFRA: StackName = StackName::new("infra");
@@ -32,7 +32,9 @@ pub const KMS: StackName = StackName::new("kms");
 ///
 /// Role assignments on existing resources and the delegation of a DNS zone can be in another subscription.
 pub fn can_contain(stack: &StackName, id: &ResourceId, subscription: &str) -> bool {
-    let Some(id) = id.arm() else { return false };
+    let Some(id) = id.arm() else {
+        return *stack == IDENTITIES && EntraApplication::id(id.name()) == *id;
+    };
     let has_type = |it: &&str| id.has_type(it);
     let is_elsewhere = [RoleAssignmentBody::RESOURCE_TYPE, NsRecordSetBody::RESOURCE_TYPE];
     let is_known = match id.resource_type() {
@@ -76,5 +78,22 @@ fn resource_types(stack: &StackName) -> &'static [&'static str] {
         }
         "kms" => &[ROLE],
         _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_stack_of_identities_contains_applications() {
+        let can = |stack, id: &str| can_contain(&stack, &id.parse().unwrap(), "s");
+        assert!(can(IDENTITIES, "entra:applications/cpo-dev"));
+        for stack in [INFRA, IAM, KEYVAULT, AKS, DNS, OIDC, CCOCTL, KMS] {
+            assert!(!can(stack.clone(), "entra:applications/cpo-dev"), "{stack}");
+        }
+        for id in ["entra:groups/cpo-dev", "entra:applications/a/b", "applications/cpo-dev", ""] {
+            assert!(!can(IDENTITIES, id), "{id}");
+        }
     }
 }

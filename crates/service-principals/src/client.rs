@@ -7,9 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lanyard_azure::{
-    AzureCallError, GraphApplication, GraphApplicationBody, GraphClient, PropagationWait,
-};
+use lanyard_azure::{AzureCallError, GraphApplication, GraphClient, PropagationWait};
 use lanyard_clock::SharedClock;
 use lanyard_credential::identity::Authority;
 use lanyard_vocabulary::{Component, EntraClientId, EntraTenantId, SecretName};
@@ -51,69 +49,8 @@ pub struct ServicePrincipalClient {
     pub propagation: PropagationWait,
 }
 
-/// A change of one service principal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServicePrincipalEvent<'a> {
-    /// The name of the service principal.
-    pub name: &'a SecretName,
-    /// What was changed.
-    pub step: ServicePrincipalStep,
-}
-
-/// What was changed. Displays as a clause, such as `created the application`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ServicePrincipalStep {
-    /// The application was created.
-    ApplicationCreated,
-    /// The service principal of the application was created.
-    PrincipalCreated,
-    /// The vault issued a certificate.
-    CertificateCreated,
-    /// The application accepts the certificate.
-    CertificateRegistered,
-    /// Entra ID issued a token for the certificate.
-    TokenIssued,
-    /// The secret contains the certificate.
-    DocumentWritten,
-    /// The application no longer accepts earlier certificates.
-    CertificatesRetired,
-    /// The application was deleted.
-    ApplicationDeleted,
-    /// The certificate was deleted.
-    CertificateDeleted,
-    /// The secret was deleted.
-    DocumentDeleted,
-    /// A deleted application was purged.
-    ApplicationPurged,
-    /// A deleted certificate was purged.
-    CertificatePurged,
-    /// A deleted secret was purged.
-    DocumentPurged,
-}
-
-impl std::fmt::Display for ServicePrincipalStep {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::ApplicationCreated => "created the application",
-            Self::PrincipalCreated => "created the service principal",
-            Self::CertificateCreated => "created a certificate in the vault",
-            Self::CertificateRegistered => "added the certificate to the application",
-            Self::TokenIssued => "got a token with the certificate",
-            Self::DocumentWritten => "wrote the credential to the vault",
-            Self::CertificatesRetired => "removed earlier certificates from the application",
-            Self::ApplicationDeleted => "deleted the application",
-            Self::CertificateDeleted => "deleted the certificate in the vault",
-            Self::DocumentDeleted => "deleted the credential in the vault",
-            Self::ApplicationPurged => "purged a deleted application",
-            Self::CertificatePurged => "purged the deleted certificate in the vault",
-            Self::DocumentPurged => "purged the deleted credential in the vault",
-        })
-    }
-}
-
-/// Receives the changes as they happen.
-type Observer<'a> = &'a (dyn Fn(ServicePrincipalEvent<'_>) + Sync);
+/// Receives the changes of a service principal as they happen, each as a clause such as `deleted the application`.
+pub type ChangeObserver<'a> = &'a (dyn Fn(&'static str) + Sync);
 
 /// A complete service principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,7 +112,7 @@ impl CompleteServicePrincipal {
 type StepResult<T> = Result<T, ServicePrincipalError>;
 
 impl ServicePrincipalClient {
-    /// Creates what is missing of a service principal. Writes nothing if it is complete.
+    /// Creates the credential of an application with a service principal. Writes nothing if it is complete.
     ///
     /// # Errors
     ///
@@ -184,24 +121,22 @@ impl ServicePrincipalClient {
     pub async fn create(
         &self,
         names: &ServicePrincipalNames,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<CreatedServicePrincipal> {
-        let live = self.read(names).await?;
+        let read = || async {
+            let live = self.read(names).await?;
+            live.object_id.ok_or_else(|| incomplete(names, "complete application"))?;
+            Ok(live)
+        };
+        // Graph does not know a new application everywhere yet.
+        let is_incomplete = |error: &_| matches!(error, ServicePrincipalError::Incomplete { .. });
+        let mut live = self.propagation.repeat(read, is_incomplete).await?;
         let is_current = live.is_registered() && live.is_document_current(&self.tenant);
-        let application = match live.application {
-            Some(application) => application,
-            None => self.create_application(names, observer).await?,
-        };
-        let object_id = match live.object_id {
-            Some(object_id) => object_id,
-            None => self.create_principal(names, application.app_id, observer).await?,
-        };
-        let certificate = match live.certificate {
-            Some(certificate) => certificate,
-            None => self.create_certificate(names, self.tags(None), observer).await?,
-        };
-        let secret = live.secret;
-        let complete = CompleteServicePrincipal { application, object_id, certificate, secret };
+        if live.certificate.is_none() {
+            let created = self.create_certificate(names, self.tags(None), observer).await?;
+            live.certificate = Some(created);
+        }
+        let complete = complete(names, live)?;
         if !is_current {
             self.deploy(names, &complete, observer).await?;
         }
@@ -221,7 +156,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         options: RotationOptions,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<CreatedServicePrincipal> {
         let mut live = self.read(names).await?;
         let due = live.due_work(self.clock.now());
@@ -252,7 +187,7 @@ impl ServicePrincipalClient {
         names: &ServicePrincipalNames,
         rotated: &CreatedServicePrincipal,
         overlap: Duration,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<CreatedServicePrincipal> {
         let live = self.read(names).await?;
         let version = live.certificate.as_ref().map(|it| it.version.as_str());
@@ -267,7 +202,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         live: LiveServicePrincipal,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         let has_newer = live.has_newer_certificate();
         let mut complete = complete(names, live)?;
@@ -290,6 +225,13 @@ impl ServicePrincipalClient {
             }
         }
         existing
+    }
+
+    /// Whether the application has its unique name, or does not exist. An application that HyperShift's script created
+    /// only has the display name. False if that is unknown.
+    pub async fn uses_unique_name(&self, names: &ServicePrincipalNames) -> bool {
+        let found = self.find_application(names).await;
+        found.is_ok_and(|found| found.is_none_or(|it| it.unique_name.is_some()))
     }
 
     async fn read(&self, names: &ServicePrincipalNames) -> StepResult<LiveServicePrincipal> {
@@ -333,48 +275,14 @@ impl ServicePrincipalClient {
         }
     }
 
-    async fn create_application(
-        &self,
-        names: &ServicePrincipalNames,
-        observer: Observer<'_>,
-    ) -> StepResult<GraphApplication> {
-        let name = names.name.as_str();
-        let body = GraphApplicationBody::new(name);
-        let create = || self.graph.upsert_application(name, &body);
-        let created = self.propagation.repeat(create, is_unknown_object).await;
-        let application =
-            created.map_err(|source| graph_error("creating the application", names, source))?;
-        let step = ServicePrincipalStep::ApplicationCreated;
-        observer(ServicePrincipalEvent { name: &names.name, step });
-        Ok(application)
-    }
-
-    async fn create_principal(
-        &self,
-        names: &ServicePrincipalNames,
-        app_id: EntraClientId,
-        observer: Observer<'_>,
-    ) -> StepResult<Uuid> {
-        let create = || self.graph.upsert_service_principal(app_id);
-        // Graph answers so until it knows the new application everywhere.
-        let is_temporary = |error: &AzureCallError| matches!(error.status(), Some(400 | 403 | 404));
-        let created = self.propagation.repeat(create, is_temporary).await;
-        let principal = created
-            .map_err(|source| graph_error("creating the service principal", names, source))?;
-        let step = ServicePrincipalStep::PrincipalCreated;
-        observer(ServicePrincipalEvent { name: &names.name, step });
-        Ok(principal.id)
-    }
-
     async fn create_certificate(
         &self,
         names: &ServicePrincipalNames,
         tags: HashMap<String, String>,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<VaultCertificate> {
         let certificate = self.vault.create_certificate(&names.name, tags).await?;
-        let step = ServicePrincipalStep::CertificateCreated;
-        observer(ServicePrincipalEvent { name: &names.name, step });
+        observer("created a certificate in the vault");
         Ok(certificate)
     }
 
@@ -384,9 +292,8 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         complete: &CompleteServicePrincipal,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
-        let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
         let CompleteServicePrincipal { application, object_id, certificate, secret } = complete;
         // Components use the earlier certificate until they read the new secret. A certificate that the application does
         // not accept is not added again, because an operator may have revoked it.
@@ -395,7 +302,7 @@ impl ServicePrincipalClient {
         let used = used.filter(|it| it.is_accepted_by(application));
         let wanted: Vec<_> = [Some(&certificate.public), used].into_iter().flatten().collect();
         if self.register(names, application.id, &wanted).await? {
-            report(ServicePrincipalStep::CertificateRegistered);
+            observer("added the certificate to the application");
         }
         let key = self.vault.certificate_secret(&names.name, &certificate.version).await?;
         let owner = CredentialOwner {
@@ -407,10 +314,10 @@ impl ServicePrincipalClient {
         let times = certificate.public.times();
         let document = credential_json(owner, &key, times);
         self.proof.request_token(names.name.as_str(), &document).await?;
-        report(ServicePrincipalStep::TokenIssued);
+        observer("got a token with the certificate");
         let tags = self.tags(secret.as_ref().map(|it| &it.tags));
         self.vault.write_document(&names.secret, &document, times, tags).await?;
-        report(ServicePrincipalStep::DocumentWritten);
+        observer("wrote the credential to the vault");
         self.prove_registration(names, application.id, &[&certificate.public]).await
     }
 
@@ -427,16 +334,17 @@ fn complete(
     names: &ServicePrincipalNames,
     live: LiveServicePrincipal,
 ) -> StepResult<CompleteServicePrincipal> {
-    let incomplete = |missing| {
-        let name = names.name.to_string();
-        ServicePrincipalError::Incomplete { name, missing }
-    };
+    let incomplete = |missing| incomplete(names, missing);
     Ok(CompleteServicePrincipal {
         application: live.application.ok_or_else(|| incomplete("application"))?,
         object_id: live.object_id.ok_or_else(|| incomplete("service principal"))?,
         certificate: live.certificate.ok_or_else(|| incomplete("certificate in the vault"))?,
         secret: live.secret,
     })
+}
+
+fn incomplete(names: &ServicePrincipalNames, missing: &'static str) -> ServicePrincipalError {
+    ServicePrincipalError::Incomplete { name: names.name.to_string(), missing }
 }
 
 fn is_unknown_object(error: &AzureCallError) -> bool {

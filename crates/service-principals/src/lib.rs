@@ -2,9 +2,9 @@
 //! service issues credentials.
 //!
 //! Each component has an application in Entra ID, a certificate in a Key Vault, and a secret in the same vault
-//! with the credential document that the component reads. [`ServicePrincipalClient::create`] creates what is
-//! missing of them, [`ServicePrincipalClient::rotate`] replaces a certificate without a gap, and
-//! [`ServicePrincipalClient::delete`] removes what lanyard created.
+//! with the credential document that the component reads. The engine of `lanyard-changes` creates the applications,
+//! [`ServicePrincipalClient::create`] creates what else is missing, [`ServicePrincipalClient::rotate`] replaces a
+//! certificate without a gap, and [`ServicePrincipalClient::delete`] removes what lanyard created.
 //!
 //! Reference: the scripts in `contrib/managed-azure` of HyperShift, and `UserAssignedIdentityCredentials` of
 //! `github.com/Azure/msi-dataplane` v0.4.3 for the document.
@@ -21,8 +21,8 @@ mod public_certificate;
 mod token_proof;
 
 pub use client::{
-    CreatedObjects, CreatedServicePrincipal, Deletion, RotationOptions, ServicePrincipalClient,
-    ServicePrincipalEvent, ServicePrincipalStep, VaultObjectState,
+    ChangeObserver, CreatedObjects, CreatedServicePrincipal, Deletion, RotationOptions,
+    ServicePrincipalClient, VaultObjectState,
 };
 pub use credential_vault::{
     CredentialVault, VAULT_PURGE_ACTIONS, VAULT_REMOVAL_ACTIONS, VAULT_WRITE_ACTIONS,

@@ -218,6 +218,7 @@ mod tests {
             app_id: client_id(1),
             display_name: None,
             unique_name: None,
+            tags: Vec::new(),
             key_credentials: credentials
                 .map(|(number, it)| it.to_key_credential(&name, Uuid::from_u128((*number).into())))
                 .collect(),

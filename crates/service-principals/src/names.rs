@@ -29,6 +29,13 @@ impl FromStr for EnvironmentPrefix {
     }
 }
 
+impl EnvironmentPrefix {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for EnvironmentPrefix {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

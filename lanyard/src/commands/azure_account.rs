@@ -53,7 +53,7 @@ impl Deref for AzureAccount {
 impl AzureAccount {
     /// Access to the resources of the account. A roll-back through it creates no role assignment again.
     pub(crate) fn access(&self) -> AzureAccess {
-        AzureAccess::new(self.arm.clone())
+        AzureAccess::new(self.arm.clone(), self.graph())
     }
 
     /// Signs in with the account of the flags and of the environment.

@@ -67,8 +67,7 @@ impl RunArgs {
 
 /// The subscription of an account, with the rules of its stacks.
 pub(in crate::commands) fn subscription_of(account: &AzureAccount) -> AzureSubscription {
-    let (id, access) = (account.subscription.clone(), account.access());
-    AzureSubscription { id, access, graph: account.graph() }
+    AzureSubscription { id: account.subscription.clone(), access: account.access() }
 }
 
 /// Ends the writes of an interrupted run, plans, checks and applies. Prints the plan before the first write.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use lanyard_clock::SystemClock;
-use lanyard_infra::stacks;
 use lanyard_service_principals::{
     CreatedServicePrincipal, RotationOptions, ServicePrincipalClient, ServicePrincipalNames,
 };
@@ -16,7 +15,6 @@ use serde::Serialize;
 
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::journal_args::{LockArgs, StateArgs};
-use super::azure_resources::shared_stack::SharedStack;
 use super::platform::PlatformCommand;
 use super::rotation_timing::parse_duration;
 use super::service_principals::{
@@ -108,18 +106,13 @@ impl Rotation<'_> {
         let clock = SystemClock::shared();
         let account = AzureAccount::sign_in(account, environment, &clock).await?;
         let tenant = account.caller().await?.tenant;
-        let client = self.environment.client(&account, tenant, wait.timeout(), &clock)?;
-        let stack = SharedStack {
-            account: &account,
-            name: &self.environment.prefix.to_string(),
-            stack: stacks::IDENTITIES,
-            environment,
-        };
+        let client = self.environment.client(&account, tenant, wait.timeout, &clock)?;
+        let stack = self.environment.stack(&account, environment);
         let journal = stack.journal(state, lock, &clock)?;
         let options = RotationOptions { only_due: self.only_due, overlap: *overlap };
         let mut run = journal.with_lock(rotate(&client, names, options)).await?;
         let mut is_finished = true;
-        if self.waits && run.has_success() {
+        if self.waits && run.successes().next().is_some() {
             clock.sleep(*overlap).await;
             // The new certificates are in use, so the result is printed in any case.
             if let Err(error) = journal.with_lock(finish(&client, &mut run, *overlap)).await {

@@ -1,24 +1,27 @@
 //! What the commands for service principals share: the environment, the client and the result.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
 use lanyard_azure::{ArmClient, PropagationWait};
+use lanyard_changes::{AzureEffect, AzureResource, EntraApplication, ResourceKey};
 use lanyard_clock::{ErrorHint as _, SharedClock};
+use lanyard_infra::stacks;
 use lanyard_service_principals::{
-    CreatedServicePrincipal, CredentialVault, EnvironmentPrefix, ServicePrincipalClient,
-    ServicePrincipalError, ServicePrincipalEvent, ServicePrincipalNames, TokenProof,
+    ChangeObserver, CreatedServicePrincipal, CredentialVault, EnvironmentPrefix,
+    ServicePrincipalClient, ServicePrincipalError, ServicePrincipalNames, TokenProof,
 };
 use lanyard_vocabulary::{Component, EntraTenantId, VaultName, format_error_chain};
 use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::azure_account::AzureAccount;
+use super::azure_resources::shared_stack::SharedStack;
 use super::rotation_timing::parse_duration;
 use crate::exit::{CommandError, CommandExit};
 use crate::output::{self, ColumnKind, TextTable};
+use crate::settings::ProcessEnvironment;
 
 /// The flags that name an environment.
 #[derive(Debug, Clone, clap::Args)]
@@ -40,13 +43,7 @@ const DIRECTORY_TIMEOUT: Duration = Duration::from_mins(3);
 pub(in crate::commands) struct WaitArgs {
     /// How long the vault may answer 403 until a new role takes effect, such as `15m`
     #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = parse_duration)]
-    timeout: Duration,
-}
-
-impl WaitArgs {
-    pub(in crate::commands) const fn timeout(&self) -> Duration {
-        self.timeout
-    }
+    pub(in crate::commands) timeout: Duration,
 }
 
 impl EnvironmentArgs {
@@ -62,6 +59,16 @@ impl EnvironmentArgs {
                     .with_hint("name the vault with --vault")
             },
         )
+    }
+
+    /// The stack of the environment.
+    pub(in crate::commands) fn stack<'a>(
+        &'a self,
+        account: &'a AzureAccount,
+        environment: &'a ProcessEnvironment,
+    ) -> SharedStack<'a> {
+        let (name, stack) = (self.prefix.as_str(), stacks::IDENTITIES);
+        SharedStack { account, name, stack, environment }
     }
 
     /// The client of the environment's service principals.
@@ -106,6 +113,22 @@ impl EnvironmentArgs {
     }
 }
 
+/// The key of a component's application in the journal of the environment.
+pub(in crate::commands) fn application_key(component: Component) -> ResourceKey {
+    ResourceKey::new(format!("application/{}", component.name()))
+}
+
+/// The application of a component, which the engine creates and removes.
+pub(in crate::commands) fn application_resource(names: &ServicePrincipalNames) -> AzureResource {
+    AzureResource {
+        key: application_key(names.component),
+        stack: stacks::IDENTITIES,
+        id: EntraApplication::id(names.name.as_str()),
+        effect: AzureEffect::EntraApplication(EntraApplication),
+        depends_on: Vec::new(),
+    }
+}
+
 fn command_error(error: &ServicePrincipalError) -> CommandError {
     CommandError::unavailable(format_error_chain(error)).with_hint_of(error)
 }
@@ -133,47 +156,40 @@ pub(in crate::commands) struct ServicePrincipalRow {
     hint: Option<String>,
 }
 
-/// What a command did for one service principal.
+/// How a command ended for one service principal.
 pub(in crate::commands) type StepOutcome<T> = Result<T, ServicePrincipalError>;
 
-/// The outcomes for several service principals, with the changes of each.
-pub(in crate::commands) struct EnvironmentRun<T> {
-    pub(in crate::commands) outcomes: Vec<(ServicePrincipalNames, StepOutcome<T>)>,
-    changes: ChangeLog,
+/// What a command did for one service principal.
+struct ServicePrincipalRun<T> {
+    names: ServicePrincipalNames,
+    outcome: StepOutcome<T>,
+    changes: Mutex<Vec<&'static str>>,
 }
 
-/// Receives the changes of service principals.
-pub(in crate::commands) type ChangeObserver<'a> = &'a (dyn Fn(ServicePrincipalEvent<'_>) + Sync);
+/// What a command did for several service principals.
+pub(in crate::commands) struct EnvironmentRun<T>(Vec<ServicePrincipalRun<T>>);
 
 /// Runs `action` for each service principal at the same time, and prints the changes to standard error.
 pub(in crate::commands) async fn run_for_each<'a, T>(
     names: &'a [ServicePrincipalNames],
     action: impl AsyncFn(&'a ServicePrincipalNames, ChangeObserver<'_>) -> StepOutcome<T>,
 ) -> EnvironmentRun<T> {
-    let changes = ChangeLog::default();
-    let observer = |event: ServicePrincipalEvent<'_>| changes.add(event);
-    let outcomes = join_all(names.iter().map(async |names| {
-        let outcome = action(names, &observer).await;
-        (names.clone(), outcome)
-    }))
-    .await;
-    EnvironmentRun { outcomes, changes }
+    let runs = names.iter().map(async |names| {
+        let changes = Mutex::default();
+        let outcome = action(names, &|change| add_change(names, &changes, change)).await;
+        ServicePrincipalRun { names: names.clone(), outcome, changes }
+    });
+    EnvironmentRun(join_all(runs).await)
 }
 
-/// The changes of service principals by their names.
-#[derive(Debug, Default)]
-struct ChangeLog(Mutex<BTreeMap<String, Vec<String>>>);
-
-impl ChangeLog {
-    /// Adds a change, and prints it to standard error.
-    fn add(&self, event: ServicePrincipalEvent<'_>) {
-        output::print_stderr(&format!("{}: {}", event.name, event.step));
-        self.0.lock().entry(event.name.to_string()).or_default().push(event.step.to_string());
-    }
-
-    fn of(&self, name: &str) -> Vec<String> {
-        self.0.lock().get(name).cloned().unwrap_or_default()
-    }
+/// Adds a change, and prints it to standard error.
+fn add_change(
+    names: &ServicePrincipalNames,
+    changes: &Mutex<Vec<&'static str>>,
+    change: &'static str,
+) {
+    output::print_stderr(&format!("{}: {change}", names.name));
+    changes.lock().push(change);
 }
 
 impl<T> EnvironmentRun<T> {
@@ -182,23 +198,17 @@ impl<T> EnvironmentRun<T> {
         &mut self,
         action: impl AsyncFn(&ServicePrincipalNames, &T, ChangeObserver<'_>) -> StepOutcome<T>,
     ) {
-        let observer = |event: ServicePrincipalEvent<'_>| self.changes.add(event);
-        let continued =
-            join_all(self.outcomes.iter().map(async |(names, outcome)| match outcome {
-                Ok(before) => Some(action(names, before, &observer).await),
-                Err(_) => None,
-            }))
-            .await;
-        for ((_, outcome), continued) in self.outcomes.iter_mut().zip(continued) {
-            if let Some(continued) = continued {
-                *outcome = continued;
+        join_all(self.0.iter_mut().map(async |ServicePrincipalRun { names, outcome, changes }| {
+            if let Ok(before) = outcome {
+                *outcome = action(names, before, &|it| add_change(names, changes, it)).await;
             }
-        }
+        }))
+        .await;
     }
 
-    /// Whether any outcome is a success.
-    pub(in crate::commands) fn has_success(&self) -> bool {
-        self.outcomes.iter().any(|(_, outcome)| outcome.is_ok())
+    /// The results of the successes.
+    pub(in crate::commands) fn successes(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().filter_map(|run| run.outcome.as_ref().ok())
     }
 
     /// A row for each service principal.
@@ -206,7 +216,7 @@ impl<T> EnvironmentRun<T> {
         &self,
         complete: impl Fn(&T) -> Option<&CreatedServicePrincipal>,
     ) -> Vec<ServicePrincipalRow> {
-        let row = |(names, outcome): &(ServicePrincipalNames, StepOutcome<T>)| {
+        let row = |ServicePrincipalRun { names, outcome, changes }: &ServicePrincipalRun<T>| {
             let found = outcome.as_ref().ok().and_then(&complete);
             let error = outcome.as_ref().err();
             ServicePrincipalRow {
@@ -215,19 +225,19 @@ impl<T> EnvironmentRun<T> {
                 client_id: found.map(|it| it.client_id.to_string()),
                 object_id: found.map(|it| it.object_id.to_string()),
                 secret: names.secret.to_string(),
-                changes: self.changes.of(names.name.as_str()),
+                changes: changes.lock().iter().map(ToString::to_string).collect(),
                 renew_after: found.map(|it| it.renew_after.to_string()),
                 not_after: found.map(|it| it.not_after.to_string()),
                 error: error.map(|error| format_error_chain(error)),
                 hint: error.and_then(ServicePrincipalError::hint).map(Cow::into_owned),
             }
         };
-        self.outcomes.iter().map(row).collect()
+        self.0.iter().map(row).collect()
     }
 
     /// The exit code of the command.
     pub(in crate::commands) fn exit(&self) -> CommandExit {
-        if self.outcomes.iter().all(|(_, outcome)| outcome.is_ok()) {
+        if self.0.iter().all(|run| run.outcome.is_ok()) {
             CommandExit::Success
         } else {
             CommandExit::Failed

@@ -8,7 +8,7 @@ use azure_core::http::HttpClient;
 use azure_storage_blob::{BlobClient, BlobClientOptions};
 use lanyard_azure::{
     ArmBody as _, ArmClient, ArmRequest, AssignedPrincipalType, FederatedCredentialBody,
-    OperationStart, PendingOperation, RoleAssignmentBody,
+    GraphClient, OperationStart, PendingOperation, RoleAssignmentBody,
 };
 use lanyard_changes::{
     AzureAccess, AzureEffect, AzureGraph, AzureResource, ContainerAccess, DestroyPlan, Journal,
@@ -37,6 +37,7 @@ pub(crate) struct ClusterFixture {
     pub(crate) azure: VirtualTimeAzure,
     observer: ArmClient,
     arm: ArmClient,
+    graph_client: GraphClient,
     cutter: RequestCutter,
     directory: TempDir,
     /// The container of the journal, and how to sign in to it; otherwise the journal is in the directory.
@@ -92,6 +93,7 @@ impl ClusterFixture {
         Self {
             observer: azure.owner_client(|inner| RequestCutter::default().wrap(inner)),
             arm: azure.owner_client(|inner| cutter.wrap(inner)),
+            graph_client: azure.owner_graph(),
             cutter,
             directory: TempDir::new().unwrap(),
             container: None,
@@ -284,7 +286,7 @@ impl ClusterFixture {
     }
 
     fn access(&self) -> AzureAccess {
-        AzureAccess::new(self.arm.clone())
+        AzureAccess::new(self.arm.clone(), self.graph_client.clone())
     }
 
     async fn plan_with(&self, recorded: &RecordedState) -> (Plan, LiveState) {
@@ -530,6 +532,7 @@ fn api_version(resource: &AzureResource) -> &'static str {
         AzureEffect::Arm(resource) => resource.api_version,
         AzureEffect::FederatedCredential(_) => FederatedCredentialBody::API_VERSION,
         AzureEffect::RoleAssignment(_) => RoleAssignmentBody::API_VERSION,
+        AzureEffect::EntraApplication(_) => unreachable!("a cluster has no application"),
     }
 }
 

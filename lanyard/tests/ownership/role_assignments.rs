@@ -78,7 +78,7 @@ fn orphaned_assignment_that_another_client_created_again_stays() {
 fn role_assignment_of_an_identity_of_another_client_is_left_out() {
     block_on(async {
         let clients = TwoClients::new();
-        let (arm, _) = clients.lanyard_clients();
+        let (arm, directory) = clients.lanyard_clients();
         let subscription = "sub".parse().unwrap();
         let graph = AzureGraph::new(desired_resources(&subscription)).unwrap();
         let is_identity = |id: &ArmResourceId| id.has_type(ManagedIdentityBody::RESOURCE_TYPE);
@@ -95,7 +95,7 @@ fn role_assignment_of_an_identity_of_another_client_is_left_out() {
         let own = json!({ "lanyard-cluster": "harbour", "lanyard-infra-id": "harbour-x7k2p" });
         for (tags, expected) in [(foreign, Vec::new()), (own, vec![NAME.to_string()])] {
             put(&tags);
-            let access = AzureAccess::new(arm.clone());
+            let access = AzureAccess::new(arm.clone(), directory.clone());
             let live = read_live(&access, &graph);
             let live = clients.while_time_advances(live).await.unwrap();
             let tags = clients.tags();

@@ -222,7 +222,7 @@ impl TwoClients {
     ) -> Option<RunReport> {
         let clock = self.engine.clock.clone();
         let shared: SharedClock = Arc::new(clock.clone());
-        let (arm, _) = self.arm_and_graph(client);
+        let (arm, graph) = self.arm_and_graph(client);
         let path = directory.path().join("journal");
         let journal = open_directory(path, &self.cluster, stacks::can_contain).await.unwrap();
         let options = RunOptions {
@@ -231,7 +231,7 @@ impl TwoClients {
             ..RunOptions::default()
         };
         let context = RunContext {
-            access: &AzureAccess::new(arm),
+            access: &AzureAccess::new(arm, graph),
             journal: &journal,
             tags: &self.tags,
             caller: &self.caller,

@@ -8,11 +8,12 @@ use std::time::Duration;
 use azure_core::credentials::TokenCredential;
 use azure_core::http::HttpClient;
 use lanyard_azure::{
-    AzureTransport, AzureTransportSettings, CallerIdentity, GraphClient, PropagationWait,
-    RetryPolicy,
+    ArmClient, AzureTransport, AzureTransportSettings, CallerIdentity, GraphApplicationBody,
+    GraphClient, PropagationWait, RetryPolicy,
 };
 use lanyard_changes::{
-    ContainerAccess, JournalAccess, JournalCluster, JournalHolder, JournalLock, JournalTarget,
+    AzureAccess, ContainerAccess, JournalAccess, JournalCluster, JournalHolder, JournalLock,
+    JournalTarget,
 };
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_credential::bundle::CertificateBundle;
@@ -22,7 +23,8 @@ use lanyard_emulator::testing::arm_fixture::ArmFixture;
 use lanyard_emulator::testing::{AzureState, EngineFixture, Ingress};
 use lanyard_infra::{ClusterIdentifiers, stacks};
 use lanyard_service_principals::{
-    CredentialVault, ServicePrincipalClient, ServicePrincipalNames, TokenProof,
+    CreatedServicePrincipal, CredentialVault, ServicePrincipalClient, ServicePrincipalError,
+    ServicePrincipalNames, TokenProof,
 };
 use lanyard_vocabulary::{Component, cloud};
 use parking_lot::Mutex;
@@ -64,7 +66,7 @@ pub(crate) struct Environment {
     pub(crate) engine: Arc<EngineFixture>,
     owner: Arc<EngineCredential>,
     pub(crate) names: ServicePrincipalNames,
-    cluster: JournalCluster,
+    pub(crate) cluster: JournalCluster,
     /// The certificates of the versions of the secret.
     certificates: Mutex<BTreeMap<String, String>>,
 }
@@ -169,6 +171,26 @@ impl Environment {
             clock,
             propagation: directory,
         }
+    }
+
+    /// Access to Azure for the engine of changes.
+    pub(crate) fn access(&self, http: Arc<dyn HttpClient>) -> AzureAccess {
+        let transport = self.transport(http);
+        let credential: Arc<dyn TokenCredential> = Arc::<EngineCredential>::clone(&self.owner);
+        let arm = ArmClient::new(&cloud::PUBLIC, Arc::clone(&credential), &transport);
+        AzureAccess::new(arm, GraphClient::new(&cloud::PUBLIC, credential, &transport))
+    }
+
+    /// Creates the application, as the engine of changes does, and its credential.
+    pub(crate) async fn create(
+        &self,
+        client: &ServicePrincipalClient,
+    ) -> Result<CreatedServicePrincipal, ServicePrincipalError> {
+        let name = self.names.name.as_str();
+        let body = GraphApplicationBody::new(name);
+        let app_id = client.graph.upsert_application(name, &body).await.unwrap().app_id;
+        client.graph.upsert_service_principal(app_id).await.unwrap();
+        client.create(&self.names, &|_| ()).await
     }
 
     /// Locks the journal of the environment, as each command does.

@@ -50,7 +50,7 @@ impl HttpClient for LatePurge {
 }
 
 /// Advances the time while the work waits for it.
-async fn in_virtual_time<T>(clock: ManualClock, work: impl Future<Output = T>) -> T {
+pub(crate) async fn in_virtual_time<T>(clock: ManualClock, work: impl Future<Output = T>) -> T {
     let advance = async {
         loop {
             for _ in 0..20 {
@@ -71,7 +71,7 @@ pub(crate) async fn assert_nothing_is_left(environment: &Environment, deletions:
     let http = LatePurge::new(environment);
     let (client, names) = (environment.client(Arc::<LatePurge>::clone(&http)), &environment.names);
     in_virtual_time(environment.clock(), async {
-        client.create(names, &|_| ()).await.unwrap();
+        environment.create(&client).await.unwrap();
         for deletion in deletions {
             let created = client.find_created(names, *deletion).await.unwrap();
             assert_ne!(created, CreatedObjects::default());

@@ -258,7 +258,7 @@ async fn run_command(
     };
     let work = async {
         match options {
-            None => client.create(names, &|_| ()).await,
+            None => environment.create(&client).await,
             Some((only_due, overlap)) => {
                 client.rotate(names, RotationOptions { only_due, overlap }, &|_| ()).await
             }

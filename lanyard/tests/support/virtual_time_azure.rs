@@ -9,7 +9,7 @@ use azure_core::credentials::TokenCredential;
 use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request};
 use jiff::Timestamp;
 use lanyard_azure::{
-    ArmClient, AzureTransport, AzureTransportSettings, CallerIdentity, RetryPolicy,
+    ArmClient, AzureTransport, AzureTransportSettings, CallerIdentity, GraphClient, RetryPolicy,
 };
 use lanyard_clock::{Clock as _, ManualClock, SharedClock, SystemClock};
 use lanyard_credential::secret::SecretText;
@@ -78,6 +78,11 @@ impl VirtualTimeAzure {
     ) -> ArmClient {
         let credential = self.owner_credential();
         ArmClient::new(&cloud::PUBLIC, credential, &self.transport_with(wrap))
+    }
+
+    /// A client of Microsoft Graph of the seeded application.
+    pub(crate) fn owner_graph(&self) -> GraphClient {
+        GraphClient::new(&cloud::PUBLIC, self.owner_credential(), &self.transport())
     }
 
     /// The credential of the seeded application.

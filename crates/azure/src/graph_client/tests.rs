@@ -40,7 +40,9 @@ async fn upsert_reads_an_object_that_existed() {
             format!(
                 "PATCH {key} prefer=create-if-missing {{\"displayName\":\"cpo\",\"signInAudience\":\"AzureADMyOrg\"}}"
             ),
-            format!("GET {key}?%24select=id%2CappId%2CdisplayName%2CuniqueName%2CkeyCredentials"),
+            format!(
+                "GET {key}?%24select=id%2CappId%2CdisplayName%2CuniqueName%2Ctags%2CkeyCredentials"
+            ),
         ]
     );
 

@@ -1,16 +1,19 @@
-//! Access to Azure Resource Manager for effects.
+//! Access to Azure Resource Manager and to the applications of Entra ID for effects.
 
 use std::collections::BTreeSet;
 
 use lanyard_azure::{
-    ArmBody as _, ArmClient, ArmRequest, AzureCallError, OperationError, OperationStart,
-    PollPolicy, PrivateDnsLinkBody, ResourceGroupBody, RoleAssignmentBody,
+    ArmBody as _, ArmClient, ArmRequest, AzureCallError, GraphClient, OperationError,
+    OperationStart, PollPolicy, PrivateDnsLinkBody, ResourceGroupBody, RoleAssignmentBody,
 };
 use lanyard_clock::{RetryClass, SharedClock};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::api_versions::api_version_of;
+use super::application_requests::{
+    delete_application, live_application, read_application, unique_name,
+};
 use super::arm_bodies::{is_restored, restored_body};
 use super::group_content::unrecorded_in_group;
 use super::live_arm_resource::{arm_resource, listed_resource};
@@ -27,14 +30,16 @@ use crate::resource_id::ResourceId;
 pub struct AzureAccess {
     /// The client of Azure Resource Manager.
     pub arm: ArmClient,
+    /// The client of Microsoft Graph.
+    pub graph: GraphClient,
     /// The principals to which a roll-back may give roles again.
     pub known_principals: BTreeSet<Uuid>,
 }
 
 impl AzureAccess {
-    /// The access with this client. A roll-back creates no role assignment again.
-    pub const fn new(arm: ArmClient) -> Self {
-        Self { arm, known_principals: BTreeSet::new() }
+    /// The access with these clients. A roll-back creates no role assignment again.
+    pub const fn new(arm: ArmClient, graph: GraphClient) -> Self {
+        Self { arm, graph, known_principals: BTreeSet::new() }
     }
 
     pub(super) async fn read_with(
@@ -144,11 +149,13 @@ impl EffectAccess for AzureAccess {
     }
 
     fn live_resource(id: &ResourceId, body: Value) -> LiveResource {
-        arm_resource(id.clone(), body)
+        let of_service = if unique_name(id).is_some() { live_application } else { arm_resource };
+        of_service(id.clone(), body)
     }
 
+    /// A roll-back leaves the service principal of an application.
     fn is_restored(id: &ResourceId, body: &Value, live: &Value) -> bool {
-        id.arm().is_some_and(|id| is_restored(id, body, live))
+        id.arm().is_none_or(|id| is_restored(id, body, live))
     }
 
     /// A role assignment must be one of a known principal.
@@ -164,7 +171,10 @@ impl EffectAccess for AzureAccess {
     }
 
     async fn read(&self, id: &ResourceId) -> Result<Option<LiveResource>, EffectError> {
-        self.read_with(id, version_of(id)).await
+        match unique_name(id) {
+            Some(name) => read_application(&self.graph, (id, name)).await,
+            None => self.read_with(id, version_of(id)).await,
+        }
     }
 
     async fn read_foreign_content(
@@ -178,7 +188,10 @@ impl EffectAccess for AzureAccess {
     }
 
     async fn delete(&self, id: &ResourceId) -> Result<WriteProgress, EffectError> {
-        self.start(&ArmRequest::delete(id.as_str(), version_of(id))).await
+        match unique_name(id) {
+            Some(name) => delete_application(&self.graph, name).await,
+            None => self.start(&ArmRequest::delete(id.as_str(), version_of(id))).await,
+        }
     }
 
     async fn restore(

@@ -7,10 +7,7 @@ use std::time::Duration;
 use lanyard_azure::{GraphApplication, GraphKeyCredential};
 use uuid::Uuid;
 
-use super::{
-    Observer, ServicePrincipalClient, ServicePrincipalEvent, ServicePrincipalStep, StepResult,
-    graph_error, is_unknown_object,
-};
+use super::{ChangeObserver, ServicePrincipalClient, StepResult, graph_error, is_unknown_object};
 use crate::error::ServicePrincipalError;
 use crate::live_state::LiveServicePrincipal;
 use crate::names::ServicePrincipalNames;
@@ -47,7 +44,7 @@ impl ServicePrincipalClient {
         &self,
         names: &ServicePrincipalNames,
         live: &LiveServicePrincipal,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         let (Some(application), Some(secret)) = (&live.application, &live.secret) else {
             return Ok(());
@@ -55,8 +52,7 @@ impl ServicePrincipalClient {
         let used = secret.usable_certificate(application, self.clock.now());
         let wanted: Vec<_> = used.into_iter().collect();
         if self.register(names, application.id, &wanted).await? {
-            let step = ServicePrincipalStep::CertificateRegistered;
-            observer(ServicePrincipalEvent { name: &names.name, step });
+            observer("added the certificate to the application");
         }
         Ok(())
     }
@@ -84,7 +80,7 @@ impl ServicePrincipalClient {
         names: &ServicePrincipalNames,
         live: &LiveServicePrincipal,
         overlap: Duration,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
         let Some(application) = &live.application else { return Ok(()) };
         if application.key_credentials.len() < 2 {
@@ -108,8 +104,7 @@ impl ServicePrincipalClient {
         if self.change_certificates(names, application.id, operation, keep).await? {
             let used = live.certificate.iter().map(|it| &it.public).collect::<Vec<_>>();
             self.prove_registration(names, application.id, &used).await?;
-            let step = ServicePrincipalStep::CertificatesRetired;
-            observer(ServicePrincipalEvent { name: &names.name, step });
+            observer("removed earlier certificates from the application");
         }
         Ok(())
     }

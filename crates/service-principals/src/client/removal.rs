@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use uuid::Uuid;
 
 use super::{
-    Observer, PREFIX_TAG, ServicePrincipalClient, ServicePrincipalEvent, ServicePrincipalStep,
-    StepResult, graph_error, is_unknown_object,
+    ChangeObserver, PREFIX_TAG, ServicePrincipalClient, StepResult, graph_error, is_unknown_object,
 };
 use crate::error::ServicePrincipalError;
 use crate::names::ServicePrincipalNames;
@@ -70,28 +69,28 @@ impl ServicePrincipalClient {
         let (name, secret) = (&names.name, &names.secret);
         let live_certificate = self.vault.certificate(name).await?.map(|it| it.tags);
         let live_secret = self.vault.secret(secret).await?.map(|it| it.tags);
-        let mut created = CreatedObjects {
-            application: application.map(|it| it.id),
-            ..CreatedObjects::default()
-        };
-        let mut deleted_certificate = None;
-        let mut deleted_secret = None;
+        let (mut deleted_applications, mut deleted_certificate, mut deleted_secret) =
+            (Vec::new(), None, None);
         if deletion == Deletion::Permanent {
-            created.deleted_applications = self.find_deleted_applications(names).await?;
+            deleted_applications = self.find_deleted_applications(names).await?;
             deleted_certificate = self.vault.deleted_certificate_tags(name).await?;
             deleted_secret = self.vault.deleted_secret_tags(secret).await?;
         }
-        let state = |live: Option<HashMap<_, _>>, deleted: Option<HashMap<_, _>>| match (
-            live.is_some_and(|it| is_ours(&it)),
-            deleted.is_some_and(|it| is_ours(&it)),
-        ) {
-            (true, _) => VaultObjectState::Live,
-            (false, true) => VaultObjectState::Deleted,
-            (false, false) => VaultObjectState::Absent,
+        let state = |live: Option<HashMap<_, _>>, deleted: Option<HashMap<_, _>>| {
+            if live.is_some_and(|it| is_ours(&it)) {
+                VaultObjectState::Live
+            } else if deleted.is_some_and(|it| is_ours(&it)) {
+                VaultObjectState::Deleted
+            } else {
+                VaultObjectState::Absent
+            }
         };
-        created.certificate = state(live_certificate, deleted_certificate);
-        created.secret = state(live_secret, deleted_secret);
-        Ok(created)
+        Ok(CreatedObjects {
+            application: application.map(|it| it.id),
+            deleted_applications,
+            certificate: state(live_certificate, deleted_certificate),
+            secret: state(live_secret, deleted_secret),
+        })
     }
 
     async fn find_deleted_applications(
@@ -118,53 +117,47 @@ impl ServicePrincipalClient {
         names: &ServicePrincipalNames,
         objects: &CreatedObjects,
         deletion: Deletion,
-        observer: Observer<'_>,
+        observer: ChangeObserver<'_>,
     ) -> StepResult<()> {
-        let report = |step| observer(ServicePrincipalEvent { name: &names.name, step });
         if let Some(application) = objects.application {
             let deleted = self.graph.delete_application(application).await;
             deleted.map_err(|source| graph_error("deleting the application", names, source))?;
-            report(ServicePrincipalStep::ApplicationDeleted);
+            observer("deleted the application");
         }
         let (secret, certificate) = (objects.secret, objects.certificate);
         if secret == VaultObjectState::Live {
             self.vault.delete_secret(&names.secret).await?;
-            report(ServicePrincipalStep::DocumentDeleted);
+            observer("deleted the credential in the vault");
         }
         if certificate == VaultObjectState::Live {
             self.vault.delete_certificate(&names.name).await?;
-            report(ServicePrincipalStep::CertificateDeleted);
+            observer("deleted the certificate in the vault");
         }
         if deletion == Deletion::Recoverable {
             return Ok(());
         }
-        if let Some(application) = objects.application {
-            // Graph does not know the deleted application everywhere yet.
-            let purge = || self.graph.purge_deleted_object(application);
-            let purged = self.propagation.repeat(purge, is_unknown_object).await;
-            purged.map_err(|source| graph_error(PURGING, names, source))?;
-        }
-        for application in &objects.deleted_applications {
+        for application in objects.application.iter().chain(&objects.deleted_applications) {
+            // Graph does not know an application that was just deleted everywhere yet.
             let purge = || self.graph.purge_deleted_object(*application);
             match self.propagation.repeat(purge, is_unknown_object).await {
                 // Another client has purged it.
-                Err(source) if is_unknown_object(&source) => {}
+                Err(source) if is_unknown_object(&source) => continue,
                 purged => purged.map_err(|source| graph_error(PURGING, names, source))?,
             }
-            report(ServicePrincipalStep::ApplicationPurged);
+            observer("purged a deleted application");
         }
         if secret != VaultObjectState::Absent {
             self.vault.purge_secret(&names.secret, secret == VaultObjectState::Live).await?;
         }
         if secret == VaultObjectState::Deleted {
-            report(ServicePrincipalStep::DocumentPurged);
+            observer("purged the deleted credential in the vault");
         }
         if certificate != VaultObjectState::Absent {
             let wait = certificate == VaultObjectState::Live;
             self.vault.purge_certificate(&names.name, wait).await?;
         }
         if certificate == VaultObjectState::Deleted {
-            report(ServicePrincipalStep::CertificatePurged);
+            observer("purged the deleted certificate in the vault");
         }
         Ok(())
     }

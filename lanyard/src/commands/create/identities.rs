@@ -2,23 +2,26 @@
 
 use std::path::PathBuf;
 
-use lanyard_changes::{RunReport, RunSummary};
-use lanyard_clock::{SharedClock, SystemClock};
+use futures::future::join_all;
+use lanyard_changes::{AzureResource, RunReport, RunSummary};
+use lanyard_clock::SystemClock;
 use lanyard_infra::{
     ControlPlaneIdentities, ControlPlaneIdentity, DEFAULT_LOCATION, DataPlaneIdentities,
     DataPlaneIdentity, DataPlaneParameters, IdentityVault, data_plane_identity_key,
-    data_plane_resources, stacks,
+    data_plane_resources,
 };
 use lanyard_service_principals::{CreatedServicePrincipal, service_principal_components};
 use lanyard_vocabulary::{Component, ObjectEncoding};
 use serde::Serialize;
 
-use super::kms_identity::{KmsArgs, KmsIdentity, KmsResult, find_or_create_key};
+use super::kms_identity::{KmsArgs, KmsResult, assign_role, find_or_create_key};
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
 use crate::commands::azure_resources::output_files::write_output_file;
-use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
+use crate::commands::azure_resources::roll_back::RollBackArgs;
+use crate::commands::azure_resources::shared_stack::SharedRunArgs;
 use crate::commands::service_principals::{
-    EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, rows_text, run_for_each,
+    EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, application_key, application_resource,
+    rows_text, run_for_each,
 };
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
@@ -70,6 +73,8 @@ pub(crate) struct Args {
     account: AccountArgs,
     #[command(flatten)]
     run: SharedRunArgs,
+    #[command(flatten)]
+    roll_back: RollBackArgs,
 }
 
 /// The result of the command.
@@ -77,121 +82,81 @@ pub(crate) struct Args {
 #[serde(rename_all = "camelCase")]
 struct IdentitiesDocument {
     service_principals: Vec<ServicePrincipalRow>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data_plane: Option<RunSummary>,
+    /// What happened to the applications and the identities of the worker nodes.
+    #[serde(rename = "dataPlane")]
+    resources: RunSummary,
     #[serde(skip_serializing_if = "Option::is_none")]
     kms: Option<KmsResult>,
 }
 
 pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandResult {
     let with_kms = args.kms.enable_kms;
-    let names = args.environment.names(service_principal_components(with_kms))?;
+    let mut names = args.environment.names(service_principal_components(with_kms))?;
     let vault = args.environment.vault()?;
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
+    let stack = args.environment.stack(&account, &environment);
+    if args.roll_back.roll_back {
+        return stack.roll_back(&args.run, args.output.format, &clock).await;
+    }
     let tenant = account.caller().await?.tenant;
     let timeout = args.run.run.options().retry_timeout;
     let client = args.environment.client(&account, tenant.clone(), timeout, &clock)?;
-    let prefix = &args.environment.prefix;
-    let key = match args.kms.key_id(args.account.cloud, prefix, vault.clone())? {
+    let key = match args.kms.key_id(args.account.cloud, &args.environment.prefix, vault.clone())? {
         Some(key) => Some(find_or_create_key(&account, &key).await?),
         None => None,
     };
-    let data_plane = DataPlane { args: &args, account: &account, environment: &environment };
-    let Some(data_plane) = data_plane.create(&clock).await? else {
+    let mut resources = args.data_plane(&account)?;
+    let unique = join_all(names.iter().map(|names| client.uses_unique_name(names))).await;
+    let unique = names.iter().zip(unique).filter(|(_, is_unique)| *is_unique);
+    resources.extend(unique.map(|(names, _)| application_resource(names)));
+    let Some((target, report)) = stack.apply(resources, &args.run, &clock).await? else {
         return Ok(CommandExit::Failed);
     };
-    let stack = SharedStack {
-        account: &account,
-        name: &prefix.to_string(),
-        stack: stacks::IDENTITIES,
-        environment: &environment,
-    };
-    let journal = stack.journal(&args.run.run.state, &args.run.run.lock, &clock)?;
+    // The report has the error of an application that does not exist.
+    names.retain(|names| {
+        let key = application_key(names.component);
+        target.graph.get(&key).is_none() || report.live.get(&key).is_some()
+    });
     let create = run_for_each(&names, async |names, observer| client.create(names, observer).await);
-    let created = journal.with_lock(create).await?;
-    let kms_identity = successes(&created).find(|it| it.component == Component::Kms);
+    let created = target.journal.with_lock(create).await?;
+    let kms_identity = created.successes().find(|it| it.component == Component::Kms);
     let kms = match (key, kms_identity) {
         (Some(key), Some(identity)) => {
-            let prefix = prefix.to_string();
-            let kms = KmsIdentity { account: &account, environment: &environment, prefix, key };
-            kms.assign_role(identity, &args.run, &clock).await?
+            assign_role(&stack, &key, identity, &args.run, &clock).await?
         }
         _ => None,
     };
-    let succeeded = data_plane.succeeded() && kms.is_some() == with_kms;
+    let succeeded = report.succeeded() && kms.is_some() == with_kms;
     let exit = if succeeded { created.exit() } else { CommandExit::Failed };
     if exit == CommandExit::Success {
-        write_files(&args, IdentityVault { name: vault, tenant }, &created, &data_plane)?;
+        write_files(&args, IdentityVault { name: vault, tenant }, &created, &report)?;
     }
-    print(&args, &created, data_plane, kms)?;
+    let resources = RunSummary::new(&report, &target);
+    let service_principals = created.rows(|it| Some(it));
+    let document = IdentitiesDocument { service_principals, resources, kms };
+    output::print_value(&document, args.output.format, |line_width| {
+        let rows = rows_text(&document.service_principals, line_width);
+        let kms = document.kms.iter().map(KmsResult::to_text);
+        [document.resources.to_string(), rows].into_iter().chain(kms).collect::<Vec<_>>().join("\n")
+    })?;
     Ok(exit)
 }
 
-/// The service principals that are complete.
-fn successes(
-    created: &EnvironmentRun<CreatedServicePrincipal>,
-) -> impl Iterator<Item = &CreatedServicePrincipal> {
-    created.outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok())
-}
-
-/// The managed identities of the worker nodes.
-struct DataPlane<'a> {
-    args: &'a Args,
-    account: &'a AzureAccount,
-    environment: &'a ProcessEnvironment,
-}
-
-/// What was created for the worker nodes.
-enum DataPlaneResult {
-    /// No issuer was given.
-    Omitted,
-    Applied {
-        ids: DataPlaneIdentities,
-        summary: Box<RunSummary>,
-        succeeded: bool,
-    },
-}
-
-impl DataPlaneResult {
-    const fn succeeded(&self) -> bool {
-        match self {
-            Self::Omitted => true,
-            Self::Applied { succeeded, .. } => *succeeded,
-        }
-    }
-}
-
-impl DataPlane<'_> {
-    /// Creates the identities. Returns `None` if the plan cannot be applied; nothing was written then.
-    async fn create(&self, clock: &SharedClock) -> Result<Option<DataPlaneResult>, CommandError> {
-        let Some(issuer) = &self.args.oidc_issuer_url else {
-            return Ok(Some(DataPlaneResult::Omitted));
-        };
-        let prefix = self.args.environment.prefix.to_string();
+impl Args {
+    /// The managed identities of the worker nodes; none without an issuer.
+    fn data_plane(&self, account: &AzureAccount) -> Result<Vec<AzureResource>, CommandError> {
+        let Some(issuer) = &self.oidc_issuer_url else { return Ok(Vec::new()) };
         let parameters = DataPlaneParameters {
-            subscription: self.account.subscription.clone(),
-            prefix: prefix.clone(),
-            location: self.args.location.clone(),
-            resource_group: self.args.resource_group_name.clone(),
+            subscription: account.subscription.clone(),
+            prefix: self.environment.prefix.to_string(),
+            location: self.location.clone(),
+            resource_group: self.resource_group_name.clone(),
             issuer: issuer.clone(),
         };
-        let resources = data_plane_resources(&parameters).map_err(|error| {
+        data_plane_resources(&parameters).map_err(|error| {
             CommandError::invalid_input("--prefix").with_cause(&error).with_hint_of(&error)
-        })?;
-        let stack = SharedStack {
-            account: self.account,
-            name: &prefix,
-            stack: stacks::IDENTITIES,
-            environment: self.environment,
-        };
-        let applied = stack.apply(resources, &self.args.run, clock).await?;
-        let Some((target, report)) = applied else { return Ok(None) };
-        Ok(Some(DataPlaneResult::Applied {
-            ids: client_ids(&report),
-            summary: Box::new(RunSummary::new(&report, &target)),
-            succeeded: report.succeeded(),
-        }))
+        })
     }
 }
 
@@ -208,18 +173,16 @@ fn write_files(
     args: &Args,
     vault: IdentityVault,
     created: &EnvironmentRun<CreatedServicePrincipal>,
-    data_plane: &DataPlaneResult,
+    report: &RunReport,
 ) -> Result<(), CommandError> {
     if let Some(path) = &args.managed_identities_file {
         // HyperShift reads the KMS identity from flags, and not from this file.
-        let others = successes(created).filter(|it| it.component != Component::Kms);
+        let others = created.successes().filter(|it| it.component != Component::Kms);
         let identities = others.map(|it| (it.component, identity(it))).collect();
         write_output_file(path, &ControlPlaneIdentities { vault, identities }.to_json())?;
     }
-    if let (Some(path), DataPlaneResult::Applied { ids, .. }) =
-        (&args.data_plane_identities_file, data_plane)
-    {
-        write_output_file(path, &ids.to_json())?;
+    if let Some(path) = &args.data_plane_identities_file {
+        write_output_file(path, &client_ids(report).to_json())?;
     }
     Ok(())
 }
@@ -231,25 +194,4 @@ fn identity(created: &CreatedServicePrincipal) -> ControlPlaneIdentity {
         credentials_secret_name: created.secret.clone(),
         object_encoding: ObjectEncoding::Utf8,
     }
-}
-
-fn print(
-    args: &Args,
-    created: &EnvironmentRun<CreatedServicePrincipal>,
-    data_plane: DataPlaneResult,
-    kms: Option<KmsResult>,
-) -> Result<(), CommandError> {
-    let data_plane = match data_plane {
-        DataPlaneResult::Applied { summary, .. } => Some(*summary),
-        DataPlaneResult::Omitted => None,
-    };
-    let document =
-        IdentitiesDocument { service_principals: created.rows(|it| Some(it)), data_plane, kms };
-    output::print_value(&document, args.output.format, |line_width| {
-        let summary = document.data_plane.iter().map(ToString::to_string);
-        let text = summary
-            .chain([rows_text(&document.service_principals, line_width)])
-            .chain(document.kms.iter().map(KmsResult::to_text));
-        text.collect::<Vec<_>>().join("\n")
-    })
 }

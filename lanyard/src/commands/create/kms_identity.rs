@@ -6,9 +6,7 @@ use lanyard_api::hosted_cluster::{
 };
 use lanyard_changes::RunSummary;
 use lanyard_clock::SharedClock;
-use lanyard_infra::{
-    EncryptionKey, KmsParameters, find_or_create_encryption_key, kms_resources, stacks,
-};
+use lanyard_infra::{EncryptionKey, KmsParameters, find_or_create_encryption_key, kms_resources};
 use lanyard_service_principals::{CreatedServicePrincipal, EnvironmentPrefix};
 use lanyard_vocabulary::{Cloud, ObjectEncoding, SecretName, VaultKeyId, VaultName};
 use serde::Serialize;
@@ -17,7 +15,6 @@ use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
 use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
 use crate::output;
-use crate::settings::ProcessEnvironment;
 
 /// The flags of the KMS identity.
 #[derive(Debug, Clone, clap::Args)]
@@ -88,14 +85,6 @@ impl KmsArgs {
     }
 }
 
-/// The key of the KMS identity, with what its role is created with.
-pub(super) struct KmsIdentity<'a> {
-    pub(super) account: &'a AzureAccount,
-    pub(super) environment: &'a ProcessEnvironment,
-    pub(super) prefix: String,
-    pub(super) key: EncryptionKey,
-}
-
 /// Finds or creates the key.
 pub(super) async fn find_or_create_key(
     account: &AzureAccount,
@@ -111,40 +100,33 @@ pub(super) async fn find_or_create_key(
     Ok(found)
 }
 
-impl KmsIdentity<'_> {
-    /// Gives the identity its role at the key. Returns `None` if that did not succeed.
-    pub(super) async fn assign_role(
-        &self,
-        identity: &CreatedServicePrincipal,
-        run: &SharedRunArgs,
-        clock: &SharedClock,
-    ) -> Result<Option<KmsResult>, CommandError> {
-        let parameters = KmsParameters {
-            subscription: self.account.subscription.clone(),
-            prefix: self.prefix.clone(),
-            scope: self.key.scope.clone(),
-            principal: identity.object_id,
-        };
-        let stack = SharedStack {
-            account: self.account,
-            name: &self.prefix,
-            stack: stacks::IDENTITIES,
-            environment: self.environment,
-        };
-        let applied = stack.apply(kms_resources(&parameters), run, clock).await?;
-        let Some((target, report)) = applied else { return Ok(None) };
-        let role = RunSummary::new(&report, &target);
-        if !report.succeeded() {
-            output::print_stderr(&role.to_string());
-            return Ok(None);
-        }
-        Ok(Some(KmsResult {
-            encryption_key_id: self.key.id.to_string(),
-            credentials_secret_name: identity.secret.clone(),
-            secret_encryption: secret_encryption(&self.key, identity),
-            role,
-        }))
+/// Gives the identity its role at the key. Returns `None` if that did not succeed.
+pub(super) async fn assign_role(
+    stack: &SharedStack<'_>,
+    key: &EncryptionKey,
+    identity: &CreatedServicePrincipal,
+    run: &SharedRunArgs,
+    clock: &SharedClock,
+) -> Result<Option<KmsResult>, CommandError> {
+    let parameters = KmsParameters {
+        subscription: stack.account.subscription.clone(),
+        prefix: stack.name.to_owned(),
+        scope: key.scope.clone(),
+        principal: identity.object_id,
+    };
+    let applied = stack.apply(kms_resources(&parameters), run, clock).await?;
+    let Some((target, report)) = applied else { return Ok(None) };
+    let role = RunSummary::new(&report, &target);
+    if !report.succeeded() {
+        output::print_stderr(&role.to_string());
+        return Ok(None);
     }
+    Ok(Some(KmsResult {
+        encryption_key_id: key.id.to_string(),
+        credentials_secret_name: identity.secret.clone(),
+        secret_encryption: secret_encryption(key, identity),
+        role,
+    }))
 }
 
 /// The HostedCluster field for a key and an identity.

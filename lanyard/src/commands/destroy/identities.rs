@@ -2,7 +2,6 @@
 
 use lanyard_changes::StackRemoval;
 use lanyard_clock::SystemClock;
-use lanyard_infra::stacks;
 use lanyard_service_principals::{
     CreatedObjects, Deletion, VaultObjectState, service_principal_components,
 };
@@ -10,12 +9,11 @@ use serde::Serialize;
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::DestroyArgs;
-use crate::commands::azure_resources::shared_stack::SharedStack;
 use crate::commands::service_principals::{
-    EnvironmentArgs, ServicePrincipalRow, rows_text, run_for_each,
+    EnvironmentArgs, ServicePrincipalRow, application_key, rows_text, run_for_each,
 };
-use crate::exit::{CommandError, CommandExit, CommandResult};
-use crate::output::{self, CliOutputFormat};
+use crate::exit::{CommandExit, CommandResult};
+use crate::output;
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
@@ -58,39 +56,46 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let tenant = account.caller().await?.tenant;
     let timeout = args.destroy.run.options().retry_timeout;
     let client = args.environment.client(&account, tenant, timeout, &clock)?;
-    let prefix = args.environment.prefix.to_string();
-    let stack = SharedStack {
-        account: &account,
-        name: &prefix,
-        stack: stacks::IDENTITIES,
-        environment: &environment,
-    };
-    let recorded = stack.recorded(&args.destroy.run, &clock)?;
-    if !args.destroy.dry_run
-        && let Some(known) = recorded.journal.read().await?
-    {
-        // No application is deleted if the managed identities cannot be removed.
-        let planned = recorded.plan(&known).await?;
-        recorded.check(&planned, args.destroy.include_unrecorded).await?;
-    }
+    let stack = args.environment.stack(&account, &environment);
+    let recorded = stack.journal(&args.destroy.run.state, &args.destroy.run.lock, &clock)?;
+    let known = recorded.read().await?.unwrap_or_default();
     let deletion = if args.purge { Deletion::Permanent } else { Deletion::Recoverable };
-    let remove = run_for_each(&names, async |names, observer| {
-        let objects = client.find_created(names, deletion).await?;
+    let mut removed = run_for_each(&names, async |names, _| {
+        let mut objects = client.find_created(names, deletion).await?;
+        // The engine deletes a recorded application, unless it belongs to another client.
+        if let Some(record) = known.get(&application_key(names.component)) {
+            let application = objects.application.take();
+            let is_ours = record.ownership.is_ours();
+            if application.is_some() && !is_ours {
+                output::print_stderr(&format!(
+                    "{}: the application stays, because it existed before `create identities azure`, which adopts it with --import",
+                    names.name
+                ));
+            }
+            objects.deleted_applications.extend(application.filter(|_| args.purge && is_ours));
+        }
         if args.destroy.dry_run {
             output::print_stderr(&format!("{}: would {}", names.name, planned_removal(&objects)));
-            return Ok(());
         }
-        client.delete(names, &objects, deletion, observer).await
-    });
-    let removed = if args.destroy.dry_run {
-        remove.await
-    } else {
-        recorded.journal.with_lock(remove).await?
-    };
+        Ok(objects)
+    })
+    .await;
     let data_plane = stack.remove_if_recorded(&args.destroy, &clock).await?;
     let succeeded = data_plane.as_ref().is_none_or(StackRemoval::succeeded);
-    let document = RemovalDocument { service_principals: removed.rows(|()| None), data_plane };
-    print(&document, args.destroy.output.format)?;
+    // The credentials of an application that cannot be deleted stay.
+    if succeeded && !args.destroy.dry_run {
+        let delete = removed.continue_each(async |names, objects, observer| {
+            client.delete(names, objects, deletion, observer).await.map(|()| objects.clone())
+        });
+        recorded.with_lock(delete).await?;
+    }
+    let document = RemovalDocument { service_principals: removed.rows(|_| None), data_plane };
+    output::print_value(&document, args.destroy.output.format, |line_width| {
+        let resources =
+            document.data_plane.iter().filter_map(|it| it.run.as_ref()).map(ToString::to_string);
+        let rows = rows_text(&document.service_principals, line_width);
+        resources.chain([rows]).collect::<Vec<_>>().join("\n")
+    })?;
     Ok(if succeeded { removed.exit() } else { CommandExit::Failed })
 }
 
@@ -114,13 +119,4 @@ fn planned_removal(objects: &CreatedObjects) -> String {
     let parts = parts.iter().filter(|(_, objects)| !objects.is_empty());
     let parts: Vec<_> = parts.map(|(verb, it)| format!("{verb} {}", it.join(", "))).collect();
     if parts.is_empty() { "delete nothing".to_owned() } else { parts.join("; ") }
-}
-
-fn print(document: &RemovalDocument, format: CliOutputFormat) -> Result<(), CommandError> {
-    output::print_value(document, format, |line_width| {
-        let data_plane =
-            document.data_plane.iter().filter_map(|it| it.run.as_ref()).map(ToString::to_string);
-        let rows = rows_text(&document.service_principals, line_width);
-        data_plane.chain([rows]).collect::<Vec<_>>().join("\n")
-    })
 }

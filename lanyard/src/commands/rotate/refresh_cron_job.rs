@@ -51,7 +51,7 @@ pub(super) fn refresh_cron_job(
         format!("--cloud={}", account.cloud.name()),
         format!("--state={journal}"),
         format!("--overlap={}s", rotation.overlap.as_secs()),
-        format!("--timeout={}s", rotation.wait.timeout().as_secs()),
+        format!("--timeout={}s", rotation.wait.timeout.as_secs()),
     ];
     let lock_timeout = rotation.lock.lock_timeout.iter();
     arguments.extend(lock_timeout.map(|it| format!("--lock-timeout={}s", it.as_secs())));
