@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use lanyard_clock::ErrorHint;
 use thiserror::Error;
@@ -55,11 +54,7 @@ impl ErrorHint for LiveSubscriptionError {
 /// The environment variables of a subscription, including credentials, which `Debug` hides.
 pub(crate) struct LiveSubscription(BTreeMap<String, String>);
 
-impl fmt::Debug for LiveSubscription {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("LiveSubscription(***)")
-    }
-}
+lanyard_vocabulary::debug_text!(LiveSubscription, "LiveSubscription(***)");
 
 impl LiveSubscription {
     /// Validates the variables and reports all missing ones.

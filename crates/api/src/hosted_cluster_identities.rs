@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::{Deserialize, Serialize};
 
+use crate::namespaced_kind::namespaced_kind;
+
 /// The status of the identities of a hosted cluster. The object has the name and the namespace of
 /// its HostedCluster, which owns it. It has no `spec`: only the operator writes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -118,26 +120,7 @@ impl HostedClusterIdentities {
     pub const PLURAL: &str = "hostedclusteridentities";
 }
 
-impl k8s_openapi::Resource for HostedClusterIdentities {
-    const API_VERSION: &'static str = Self::API_VERSION;
-    const GROUP: &'static str = "lanyard.dev";
-    const KIND: &'static str = Self::KIND;
-    const VERSION: &'static str = "v1alpha1";
-    const URL_PATH_SEGMENT: &'static str = Self::PLURAL;
-    type Scope = k8s_openapi::NamespaceResourceScope;
-}
-
-impl k8s_openapi::Metadata for HostedClusterIdentities {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+namespaced_kind!(HostedClusterIdentities, "lanyard.dev", "v1alpha1", Self::PLURAL);
 
 #[cfg(test)]
 mod tests {

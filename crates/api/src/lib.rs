@@ -23,6 +23,7 @@ pub mod hosted_cluster;
 pub mod hosted_cluster_identities;
 pub mod hosted_control_plane;
 mod key_order;
+mod namespaced_kind;
 pub mod objects;
 mod parameter_problem;
 pub mod parameters;

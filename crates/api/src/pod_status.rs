@@ -4,6 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::namespaced_kind::namespaced_kind;
+
 /// The content of one mounted volume of one pod, as reported by the node that mounted it.
 ///
 /// API `secrets-store.csi.x-k8s.io/v1`. The kind has no `spec`, and its status is no subresource.
@@ -80,26 +82,12 @@ impl SecretProviderClassPodStatus {
     pub const VOLUME_REPORT_ANNOTATION: &str = "lanyard.dev/volume-facts";
 }
 
-impl k8s_openapi::Resource for SecretProviderClassPodStatus {
-    const API_VERSION: &'static str = Self::API_VERSION;
-    const GROUP: &'static str = "secrets-store.csi.x-k8s.io";
-    const KIND: &'static str = Self::KIND;
-    const VERSION: &'static str = "v1";
-    const URL_PATH_SEGMENT: &'static str = "secretproviderclasspodstatuses";
-    type Scope = k8s_openapi::NamespaceResourceScope;
-}
-
-impl k8s_openapi::Metadata for SecretProviderClassPodStatus {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+namespaced_kind!(
+    SecretProviderClassPodStatus,
+    "secrets-store.csi.x-k8s.io",
+    "v1",
+    "secretproviderclasspodstatuses"
+);
 
 #[cfg(test)]
 mod tests {

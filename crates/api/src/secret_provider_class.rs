@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::namespaced_kind::namespaced_kind;
 use crate::parameters::{ParameterProblems, ProviderParameters};
 
 /// A SecretProviderClass: the provider that supplies the files of a volume, and its parameters.
@@ -123,26 +124,7 @@ impl SecretProviderClass {
     }
 }
 
-impl k8s_openapi::Resource for SecretProviderClass {
-    const API_VERSION: &'static str = Self::API_VERSION;
-    const GROUP: &'static str = "secrets-store.csi.x-k8s.io";
-    const KIND: &'static str = Self::KIND;
-    const VERSION: &'static str = "v1";
-    const URL_PATH_SEGMENT: &'static str = "secretproviderclasses";
-    type Scope = k8s_openapi::NamespaceResourceScope;
-}
-
-impl k8s_openapi::Metadata for SecretProviderClass {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+namespaced_kind!(SecretProviderClass, "secrets-store.csi.x-k8s.io", "v1", "secretproviderclasses");
 
 #[cfg(test)]
 mod tests {

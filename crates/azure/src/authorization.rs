@@ -200,11 +200,6 @@ impl AssignedRole {
 impl RolePermission {
     /// The API version of the list of the caller's permissions.
     pub const API_VERSION: &'static str = "2022-04-01";
-
-    /// The path of the list of the caller's permissions at a scope, one entry for each role.
-    pub fn caller_list_path(scope: &ArmResourceId) -> String {
-        format!("{scope}/providers/Microsoft.Authorization/permissions")
-    }
 }
 
 /// The number of role assignments of a subscription.

@@ -15,12 +15,14 @@
 //! applications and service principals. Each module of a resource provider has the bodies of its types
 //! ([`ArmBody`]).
 
+#[cfg(feature = "account")]
 mod account;
 mod arm_body;
 mod arm_client;
 mod arm_request;
 mod authenticated_client;
 mod authorization;
+#[cfg(feature = "account")]
 mod azure_credentials_file;
 mod bearer_token_policy;
 mod caller_identity;
@@ -54,6 +56,7 @@ mod service_url;
 mod storage;
 mod transport;
 
+#[cfg(feature = "account")]
 pub use account::{AccountError, AccountSources, AzureAccount};
 pub use arm_body::{ArmBody, ResourceReference, ResourceTags};
 pub use arm_client::ArmClient;
@@ -64,6 +67,7 @@ pub use authorization::{
     RoleAssignmentProperties, RoleAssignmentUsage, RoleDefinition, RoleDefinitionBody,
     RoleDefinitionProperties, RolePermission, role_definition_id,
 };
+#[cfg(feature = "account")]
 pub use azure_credentials_file::{
     AzureCredentialsFile, AzureCredentialsFileError, CredentialsFieldProblem,
 };

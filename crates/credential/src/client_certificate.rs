@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
@@ -15,6 +14,7 @@ use crate::entra::exchange::exchange_signed;
 use crate::identity::{Authority, ClientId, EntraApplication, TenantId};
 use crate::secret::SecretText;
 use crate::token::engine::TokenEngine;
+use crate::token::engine_credential::engine_credential;
 use crate::token::error::TokenError;
 use crate::token::request::TokenKey;
 use crate::token::source::{IssuedToken, TokenSource};
@@ -92,16 +92,7 @@ impl ClientCertificateCredential {
     }
 }
 
-#[async_trait]
-impl TokenCredential for ClientCertificateCredential {
-    async fn get_token(
-        &self,
-        scopes: &[&str],
-        options: Option<TokenRequestOptions<'_>>,
-    ) -> azure_core::Result<AccessToken> {
-        self.engine.access_token(scopes, options).await
-    }
-}
+engine_credential!(ClientCertificateCredential);
 
 #[derive(Debug)]
 struct ClientCertificateSource {

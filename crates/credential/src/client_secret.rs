@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 
 use crate::entra::exchange::exchange;
 use crate::entra::request::ClientAuthentication;
-use crate::health::TokenHealth;
 use crate::identity::{Authority, ClientId, EntraApplication, TenantId};
 use crate::secret::SecretText;
 use crate::token::engine::TokenEngine;
+use crate::token::engine_credential::engine_credential;
 use crate::token::error::TokenError;
 use crate::token::request::TokenKey;
 use crate::token::source::{IssuedToken, TokenSource};
@@ -38,23 +37,9 @@ impl ClientSecretCredential {
         let source = ClientSecretSource { application, secret, transport: transport.clone() };
         Arc::new(Self { engine: TokenEngine::new(source, transport) })
     }
-
-    /// Reports the cached tokens and the results of token requests.
-    pub fn health(&self) -> TokenHealth {
-        self.engine.health()
-    }
 }
 
-#[async_trait]
-impl TokenCredential for ClientSecretCredential {
-    async fn get_token(
-        &self,
-        scopes: &[&str],
-        options: Option<TokenRequestOptions<'_>>,
-    ) -> azure_core::Result<AccessToken> {
-        self.engine.access_token(scopes, options).await
-    }
-}
+engine_credential!(ClientSecretCredential, health);
 
 #[derive(Debug)]
 struct ClientSecretSource {

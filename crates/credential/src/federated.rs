@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use lanyard_clock::ErrorHint;
 use parking_lot::Mutex;
 
@@ -19,15 +18,14 @@ use self::token_file::{FederatedToken, TokenFile};
 use crate::entra::error::EntraError;
 use crate::entra::exchange::exchange;
 use crate::entra::request::ClientAuthentication;
-use crate::health::TokenHealth;
 use crate::identity::{
     Authority, ClientId, EntraApplication, ParseAuthorityError, ParseIdError, TenantId,
 };
 use crate::token::engine::TokenEngine;
+use crate::token::engine_credential::engine_credential;
 use crate::token::error::TokenError;
-use crate::token::request::{TokenKey, TokenVariant};
+use crate::token::request::TokenKey;
 use crate::token::source::{IssuedToken, TokenSource};
-use crate::token::table::CachedToken;
 use crate::transport::sender::TokenTransport;
 
 /// The values of the environment variables that the workload identity webhook sets. The program reads them
@@ -141,36 +139,9 @@ impl FederatedTokenCredential {
     pub fn token_file(&self) -> &Path {
         self.engine.source().provider.path()
     }
-
-    /// Passes the cached token for `scope` to `read` without copying it. Returns `None` if no usable token is
-    /// cached.
-    pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
-            read(token.expose())
-        })
-    }
-
-    /// Reports the cached tokens and the results of token requests.
-    pub fn health(&self) -> TokenHealth {
-        self.engine.health()
-    }
-
-    /// Whether the credential can supply tokens, judged without sending a request.
-    pub fn is_ready(&self) -> bool {
-        self.health().is_ready()
-    }
 }
 
-#[async_trait]
-impl TokenCredential for FederatedTokenCredential {
-    async fn get_token(
-        &self,
-        scopes: &[&str],
-        options: Option<TokenRequestOptions<'_>>,
-    ) -> azure_core::Result<AccessToken> {
-        self.engine.access_token(scopes, options).await
-    }
-}
+engine_credential!(FederatedTokenCredential, cached_token, health, is_ready);
 
 /// Validated settings.
 struct ResolvedFederatedSettings {

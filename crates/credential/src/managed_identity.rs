@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::{RawResponse, Transport, Url};
 use lanyard_clock::ErrorHint;
 
@@ -18,13 +17,12 @@ use self::endpoint::{
 };
 use self::error::ManagedIdentityError;
 use crate::entra::response::parse_token_response;
-use crate::health::TokenHealth;
 use crate::secret::SecretText;
 use crate::token::engine::TokenEngine;
+use crate::token::engine_credential::engine_credential;
 use crate::token::error::TokenError;
 use crate::token::request::{TokenKey, TokenVariant};
 use crate::token::source::{IssuedToken, TokenSource};
-use crate::token::table::CachedToken;
 use crate::transport::request_limiter::RequestLimits;
 use crate::transport::retry::RetrySettings;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
@@ -171,36 +169,9 @@ impl ManagedIdentityCredential {
         };
         Ok(Arc::new(Self { engine: TokenEngine::new(source, &transport) }))
     }
-
-    /// Passes the cached token for `scope` to `read` without copying it. Returns `None` if no usable token is
-    /// cached.
-    pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
-            read(token.expose())
-        })
-    }
-
-    /// Reports the cached tokens and the results of token requests.
-    pub fn health(&self) -> TokenHealth {
-        self.engine.health()
-    }
-
-    /// Whether the credential can supply tokens, judged without sending a request.
-    pub fn is_ready(&self) -> bool {
-        self.health().is_ready()
-    }
 }
 
-#[async_trait]
-impl TokenCredential for ManagedIdentityCredential {
-    async fn get_token(
-        &self,
-        scopes: &[&str],
-        options: Option<TokenRequestOptions<'_>>,
-    ) -> azure_core::Result<AccessToken> {
-        self.engine.access_token(scopes, options).await
-    }
-}
+engine_credential!(ManagedIdentityCredential, cached_token, health, is_ready);
 
 #[derive(Debug)]
 struct ManagedIdentitySource {

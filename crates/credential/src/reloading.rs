@@ -6,8 +6,6 @@ mod source;
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use serde::Serialize;
 
 use self::source::CertificateSource;
@@ -16,9 +14,9 @@ use crate::generation::CredentialGeneration;
 use crate::health::{LastTokenError, TokenHealth};
 use crate::loader::{LoadError, LoaderHealth};
 use crate::token::engine::TokenEngine;
+use crate::token::engine_credential::engine_credential;
 use crate::token::error::TokenError;
 use crate::token::request::{TokenKey, TokenVariant};
-use crate::token::table::CachedToken;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 
 /// Options of a [`ReloadingCertificateCredential`].
@@ -80,14 +78,6 @@ impl ReloadingCertificateCredential {
         self.engine.source().file().current()
     }
 
-    /// Passes the cached token for `scope` to `read` without copying it. Returns `None` if no usable token is
-    /// cached.
-    pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
-        self.engine.with_cached_token(scope, &TokenVariant::PLAIN, |token: &CachedToken| {
-            read(token.expose())
-        })
-    }
-
     /// Requests a new token for `scope` even if one is cached, to test the newest key now. The cached token
     /// stays in use until the new one arrives, and after a failure.
     ///
@@ -123,16 +113,7 @@ impl ReloadingCertificateCredential {
     }
 }
 
-#[async_trait]
-impl TokenCredential for ReloadingCertificateCredential {
-    async fn get_token(
-        &self,
-        scopes: &[&str],
-        options: Option<TokenRequestOptions<'_>>,
-    ) -> azure_core::Result<AccessToken> {
-        self.engine.access_token(scopes, options).await
-    }
-}
+engine_credential!(ReloadingCertificateCredential, cached_token);
 
 /// The health of a [`ReloadingCertificateCredential`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -5,6 +5,7 @@
 //! does so once per key, in time and, if possible, in the background.
 
 pub(crate) mod engine;
+pub(crate) mod engine_credential;
 pub(crate) mod error;
 pub(crate) mod lifetime;
 pub(crate) mod request;

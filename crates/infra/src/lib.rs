@@ -110,9 +110,9 @@ pub use principal_lookup::{PrincipalLookupError, find_principals};
 pub use public_zone::{PublicZoneError, find_public_zone};
 pub use resource_names::{ClusterResourceNames, SUBNET_NAME};
 pub use role_assignments::{
-    AssignmentScope, AssignmentScopeIds, DEFAULT_ROLE_ASSIGNMENT_LIMIT, GroupScope,
-    PlannedRoleAssignment, RoleIdentity, RoleOptions, RoleProfile, RoleRequirement,
-    UnknownScopesError, plan_role_assignments, role_assignment_name, role_requirements,
+    AssignmentScope, AssignmentScopeIds, GroupScope, PlannedRoleAssignment, RoleIdentity,
+    RoleOptions, RoleProfile, RoleRequirement, UnknownScopesError, plan_role_assignments,
+    role_assignment_name, role_requirements,
 };
 pub use role_graph::{RoleGraphError, RoleParameters, role_resources};
 pub use role_keys::plan_changes;

@@ -16,9 +16,6 @@ use uuid::Uuid;
 
 use crate::workload_identities::DataPlaneIdentity;
 
-/// The number of role assignments that a subscription may have, unless Microsoft raised its quota.
-pub const DEFAULT_ROLE_ASSIGNMENT_LIMIT: u32 = 4000;
-
 const ROLE_ASSIGNMENT_TYPE: &str = "Microsoft.Authorization/roleAssignments";
 
 /// The choice of roles and scopes.

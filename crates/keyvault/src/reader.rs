@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -83,11 +82,7 @@ impl SecretDigest {
     }
 }
 
-impl fmt::Debug for SecretDigest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretDigest([redacted])")
-    }
-}
+lanyard_vocabulary::debug_text!(SecretDigest, "SecretDigest([redacted])");
 
 impl VaultReader {
     /// All fields that distinguish readers, in a form that is stable across releases.

@@ -1,6 +1,5 @@
 //! Secret bytes that are wiped on drop and never printed.
 
-use std::fmt;
 use std::sync::Arc;
 
 use zeroize::{Zeroize as _, Zeroizing};
@@ -113,11 +112,7 @@ impl PartialEq for SharedSecretBytes {
 
 impl Eq for SharedSecretBytes {}
 
-impl fmt::Debug for SharedSecretBytes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SecretBytes([redacted])")
-    }
-}
+lanyard_vocabulary::debug_text!(SharedSecretBytes, "SecretBytes([redacted])");
 
 /// The spare capacity may be at most this fraction of the length.
 const SPARE_CAPACITY_DIVISOR: usize = 16;

@@ -4,7 +4,6 @@
 //! It is not a reference for Azure's behaviour: the emulator is.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -313,11 +312,7 @@ impl Default for FakeAzure {
     }
 }
 
-impl fmt::Debug for FakeAzure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("FakeAzure")
-    }
-}
+lanyard_vocabulary::debug_text!(FakeAzure, "FakeAzure");
 
 #[async_trait]
 impl HttpClient for FakeAzure {

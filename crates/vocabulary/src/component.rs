@@ -160,26 +160,6 @@ impl CloudConfigMount {
     }
 }
 
-/// A reader of a credential document that does not use a component's CSI volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AdditionalCredentialReader {
-    /// The display name.
-    pub title: &'static str,
-    /// The container that reads the document.
-    pub container: &'static str,
-    /// How the document is delivered.
-    pub delivered_by: &'static str,
-}
-
-/// Readers that do not belong to the nine components. They load the same kind of document with the same
-/// library, so a change of its format affects them, too.
-pub const ADDITIONAL_CREDENTIAL_READERS: &[AdditionalCredentialReader] =
-    &[AdditionalCredentialReader {
-        title: "etcd backup upload",
-        container: "etcd-upload",
-        delivered_by: "a Secret named by the backup, key `credentials`, in managed-identity mode",
-    }];
-
 const CERTS_MOUNT_PATH: &str = "/mnt/certs";
 const STORAGE_CLOUD_CONFIG: CloudConfigMount =
     CloudConfigMount { volume: "cloud-config", directory: "/etc/kubernetes", file: "cloud.conf" };

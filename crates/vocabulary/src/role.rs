@@ -33,20 +33,12 @@ impl RoleDefinitionId {
     pub const KEY_VAULT_SECRETS_USER: Self = Self(uuid!("4633458b-17de-408a-b874-0445c86b69e6"));
     /// Reader.
     pub const READER: Self = Self(uuid!("acdd72a7-3385-48ef-bd42-f606fba81ae7"));
-    /// User Access Administrator.
-    pub const USER_ACCESS_ADMINISTRATOR: Self = Self(uuid!("18d7d88d-d35e-4fb5-a5c3-7773c20a72d9"));
-    /// Role Based Access Control Administrator.
-    pub const RBAC_ADMINISTRATOR: Self = Self(uuid!("f58310d9-a9f6-439a-9e8d-f62e7b41a168"));
-    /// Azure Red Hat OpenShift Hosted Control Planes Service Managed Identity.
-    pub const SERVICE_MANAGED_IDENTITY: Self = Self(uuid!("c0ff367d-66d8-445e-917c-583feb0ef0d4"));
     /// Azure Red Hat OpenShift Federated Credential: writes federated credentials of identities.
     pub const FEDERATED_CREDENTIAL: Self = Self(uuid!("ef318e2a-8334-4a05-9e4a-295a196c6a6e"));
     /// Network Contributor.
     pub const NETWORK_CONTRIBUTOR: Self = Self(uuid!("4d97b98b-1d4f-4787-a291-c67834d212e7"));
     /// Managed Identity Operator: assigns user-assigned identities to resources.
     pub const MANAGED_IDENTITY_OPERATOR: Self = Self(uuid!("f1a07417-d97a-45cb-824c-7a7467783830"));
-    /// `AcrPull`: pulls images from a container registry.
-    pub const ACR_PULL: Self = Self(uuid!("7f951dda-4ed3-4680-a7ca-43fe172d538d"));
     /// Storage Blob Data Contributor.
     pub const STORAGE_BLOB_DATA_CONTRIBUTOR: Self =
         Self(uuid!("ba92f5b4-2d11-453d-a403-e96b0029c9fe"));
@@ -54,12 +46,6 @@ impl RoleDefinitionId {
     pub const KEY_VAULT_ADMINISTRATOR: Self = Self(uuid!("00482a5a-887f-4fb3-b363-3b7fe8e74483"));
     /// Key Vault Secrets Officer.
     pub const KEY_VAULT_SECRETS_OFFICER: Self = Self(uuid!("b86a8fe4-44ce-4948-aee5-eccb2c155cd7"));
-    /// Key Vault Certificates Officer.
-    pub const KEY_VAULT_CERTIFICATES_OFFICER: Self =
-        Self(uuid!("a4417e6f-fecd-4de8-b567-7b0420556985"));
-    /// Key Vault Certificate User.
-    pub const KEY_VAULT_CERTIFICATE_USER: Self =
-        Self(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
 }
 
 /// The scope of a component's role assignment.

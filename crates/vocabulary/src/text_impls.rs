@@ -44,3 +44,15 @@ macro_rules! debug_fields {
         }
     };
 }
+
+/// Implements `Debug` with a text that says nothing about the value, which is secret.
+#[macro_export]
+macro_rules! debug_text {
+    ($type:ty, $text:literal) => {
+        impl ::std::fmt::Debug for $type {
+            fn fmt(&self, formatter: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                formatter.write_str($text)
+            }
+        }
+    };
+}

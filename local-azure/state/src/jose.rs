@@ -3,7 +3,6 @@
 //! Clients send padding, the standard alphabet, line breaks and whole PEM texts where the specifications (RFC
 //! 7515, RFC 7519) require base64url and DER. The signature is verified strictly.
 
-use std::fmt;
 use std::time::Duration;
 
 use aws_lc_rs::signature::{
@@ -51,11 +50,7 @@ pub struct UnverifiedToken {
     signature: Vec<u8>,
 }
 
-impl fmt::Debug for UnverifiedToken {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Token(..)")
-    }
-}
+lanyard_vocabulary::debug_text!(UnverifiedToken, "Token(..)");
 
 /// The signature algorithms that Entra accepts for assertions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,6 @@ mod signature_algorithm;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::digest::Digest;
@@ -48,11 +47,7 @@ impl RedactedText {
     }
 }
 
-impl fmt::Debug for RedactedText {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("RedactedText(..)")
-    }
-}
+lanyard_vocabulary::debug_text!(RedactedText, "RedactedText(..)");
 
 impl Serialize for RedactedText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -313,11 +308,7 @@ impl RsaKey {
     }
 }
 
-impl fmt::Debug for RsaKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("RsaKey(..)")
-    }
-}
+lanyard_vocabulary::debug_text!(RsaKey, "RsaKey(..)");
 
 impl Serialize for RsaKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

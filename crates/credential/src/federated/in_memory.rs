@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 use super::token_file::FederatedToken;
 use super::{FederatedTokenProvider, FederatedTokenSource};
-use crate::health::TokenHealth;
 use crate::identity::{Authority, ClientId, TenantId};
 use crate::token::engine::TokenEngine;
+use crate::token::engine_credential::engine_credential;
 use crate::token::error::TokenError;
 use crate::transport::sender::TokenTransport;
 
@@ -80,23 +79,9 @@ impl InMemoryTokenCredential {
         }
         Ok(())
     }
-
-    /// Reports the cached tokens and the results of token requests.
-    pub fn health(&self) -> TokenHealth {
-        self.engine.health()
-    }
 }
 
-#[async_trait]
-impl TokenCredential for InMemoryTokenCredential {
-    async fn get_token(
-        &self,
-        scopes: &[&str],
-        options: Option<TokenRequestOptions<'_>>,
-    ) -> azure_core::Result<AccessToken> {
-        self.engine.access_token(scopes, options).await
-    }
-}
+engine_credential!(InMemoryTokenCredential, health);
 
 #[derive(Debug)]
 struct InMemoryFederatedToken {

@@ -1,7 +1,5 @@
 //! Storage accounts as the data plane uses them.
 
-use std::fmt;
-
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -58,11 +56,7 @@ pub struct AccountKey {
     pub created: Timestamp,
 }
 
-impl fmt::Debug for AccountKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("AccountKey(..)")
-    }
-}
+lanyard_vocabulary::debug_text!(AccountKey, "AccountKey(..)");
 
 /// The key of a storage account could not be generated: the random source failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
