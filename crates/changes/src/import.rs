@@ -46,7 +46,7 @@ pub enum ImportResult {
 /// # Errors
 ///
 /// [`JournalError`] if the journal cannot be written.
-pub async fn import_resources<E: Effect>(
+pub(crate) async fn import_resources<E: Effect>(
     journal: &Journal,
     clock: &SharedClock,
     graph: &ResourceGraph<E>,

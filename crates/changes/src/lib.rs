@@ -63,7 +63,7 @@ pub use effects::{
     FederatedCredential, PrincipalReference, RoleAssignment, TagSupport, api_version_of,
     arm_resource, assigns_roles, recorded_principals, role_principals,
 };
-pub use import::{ImportResult, ImportedResource, import_resources};
+pub use import::{ImportResult, ImportedResource};
 pub use interrupted_writes::wait_for_interrupted_writes;
 pub use journal::{
     ContainerAccess, Journal, JournalAccess, JournalCluster, JournalContainerError,
@@ -98,4 +98,3 @@ pub use run_summary::RunSummary;
 pub use stack_error::StackError;
 pub use stack_rules::StackRules;
 pub use stack_target::{CheckedPlan, LiveCheck, StackTarget, no_live_check};
-pub use unrecorded_resources::find_unrecorded_resources;

@@ -12,7 +12,7 @@ use crate::ownership_tags::OwnershipTags;
 /// # Errors
 ///
 /// The error of the first list that failed.
-pub async fn find_unrecorded_resources<A: EffectAccess>(
+pub(crate) async fn find_unrecorded_resources<A: EffectAccess>(
     access: &A,
     plan: &DestroyPlan,
     tags: &OwnershipTags,

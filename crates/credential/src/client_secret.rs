@@ -58,6 +58,7 @@ impl TokenSource for ClientSecretSource {
 
 #[cfg(test)]
 mod tests {
+    use azure_core::credentials::TokenCredential as _;
     use lanyard_clock::ErrorHint as _;
 
     use super::*;

@@ -15,7 +15,7 @@ const SUBNET_TYPE: &str = "Microsoft.Network/virtualNetworks/subnets";
 /// Checks the ids of existing resources before any request: each must have the right type, and the subnet must
 /// be a child of the virtual network in the subscription of the cluster. The subnet of the private link service is
 /// in the network of the management cluster, and so perhaps in another subscription.
-pub fn check_network_ids(parameters: &InfraParameters) -> Vec<PreflightFinding> {
+pub(crate) fn check_network_ids(parameters: &InfraParameters) -> Vec<PreflightFinding> {
     let mut findings = Vec::new();
     let subscription = parameters.subscription.as_str();
     if let Some(id) = &parameters.nat_subnet {
@@ -65,7 +65,7 @@ fn check_type(flag: &str, id: &ArmResourceId, resource_type: &str) -> Option<Pre
 
 /// Checks the live network of the user: its region, the security group and the delegations of the subnet, and its
 /// size for the planned number of nodes.
-pub fn check_live_network(
+pub(crate) fn check_live_network(
     parameters: &InfraParameters,
     live: &LiveState,
     nodes: Option<u32>,

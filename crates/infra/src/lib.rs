@@ -80,7 +80,6 @@ pub use deleted_vault::{DeletedVault, VaultPurgeError};
 pub use dns_graph::{DNS_ZONE_KEY, DnsParameters, ZoneDelegation, dns_resources};
 pub use encryption_key::{EncryptionKey, EncryptionKeyError, find_or_create_encryption_key};
 pub use encryption_key_id::{EncryptionKeyId, ParseEncryptionKeyIdError};
-pub use existing_network::{check_live_network, check_network_ids};
 pub use iam_graph::{
     DataPlaneParameters, IamParameters, data_plane_identity_key, data_plane_resources,
     iam_resources, identity_key,
@@ -106,8 +105,8 @@ pub use orphaned_assignments::{
     OrphanSearchError, OrphanedAssignment, delete_orphaned_assignment, find_orphaned_assignments,
 };
 pub use preflight::PERMISSIONS_CHECK;
-pub use principal_lookup::{PrincipalLookupError, find_principals};
-pub use public_zone::{PublicZoneError, find_public_zone};
+pub use principal_lookup::PrincipalLookupError;
+pub use public_zone::PublicZoneError;
 pub use resource_names::{ClusterResourceNames, SUBNET_NAME};
 pub use role_assignments::{
     AssignmentScope, AssignmentScopeIds, GroupScope, PlannedRoleAssignment, RoleIdentity,

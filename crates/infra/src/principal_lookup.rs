@@ -57,7 +57,7 @@ impl ErrorHint for PrincipalLookupError {
 /// # Errors
 ///
 /// [`PrincipalLookupError`] for the first client id that has no service principal.
-pub async fn find_principals(
+pub(crate) async fn find_principals(
     arm: &ArmClient,
     graph: &GraphClient,
     subscription: &SubscriptionId,

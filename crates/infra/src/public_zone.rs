@@ -55,7 +55,7 @@ impl ErrorHint for PublicZoneError {
 /// # Errors
 ///
 /// [`PublicZoneError`] if the zones cannot be read, or not exactly one has the name.
-pub async fn find_public_zone(
+pub(crate) async fn find_public_zone(
     arm: &ArmClient,
     subscription: &SubscriptionId,
     base_domain: &str,

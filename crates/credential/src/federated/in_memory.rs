@@ -132,6 +132,7 @@ fn parse(token: &[u8]) -> Result<Arc<FederatedToken>, TokenError> {
 
 #[cfg(test)]
 mod tests {
+    use azure_core::credentials::TokenCredential as _;
     use std::time::Duration;
 
     use base64::Engine as _;

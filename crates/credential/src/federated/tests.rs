@@ -1,3 +1,4 @@
+use azure_core::credentials::TokenCredential as _;
 use std::fs;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::scripted_service::{ScriptedReply, TokenServiceFixture};
 use crate::token::request::TokenRequestContext;
+use azure_core::credentials::{TokenCredential as _, TokenRequestOptions};
 
 const VAULT: &str = "https://vault.azure.net/.default";
 

@@ -1,3 +1,4 @@
+use azure_core::credentials::{TokenCredential as _, TokenRequestOptions};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
