@@ -108,7 +108,7 @@ impl CommandError {
     }
 }
 
-/// `?` reports an error of a library with its causes and its hint.
+/// `?` reports an error of lanyard's crates with its causes and its hint.
 impl<E: std::error::Error + ErrorHint> From<E> for CommandError {
     fn from(error: E) -> Self {
         let (message, hint) = (format_error_chain(&error), error.hint().map(Cow::into_owned));
@@ -118,15 +118,15 @@ impl<E: std::error::Error + ErrorHint> From<E> for CommandError {
     }
 }
 
-/// The errors of other libraries, which have no hint.
-pub(crate) trait ForeignResult<T> {
+/// Converts errors without an [`ErrorHint`], such as those of other projects' crates.
+pub(crate) trait ExternalResult<T> {
     /// Reports the error as invalid input, after `message`.
     fn or_invalid(self, message: impl fmt::Display) -> Result<T, CommandError>;
     /// Reports the error as a problem of the environment, after `message`.
     fn or_unavailable(self, message: impl fmt::Display) -> Result<T, CommandError>;
 }
 
-impl<T, E: std::error::Error> ForeignResult<T> for Result<T, E> {
+impl<T, E: std::error::Error> ExternalResult<T> for Result<T, E> {
     fn or_invalid(self, message: impl fmt::Display) -> Result<T, CommandError> {
         self.map_err(|error| CommandError::invalid_input(message.to_string()).with_cause(&error))
     }
@@ -136,7 +136,7 @@ impl<T, E: std::error::Error> ForeignResult<T> for Result<T, E> {
     }
 }
 
-/// The errors of commands, and those that `?` converts.
+/// Adds context, a hint or an exit code to the errors of commands, and to those that `?` converts.
 pub(crate) trait ResultExt<T> {
     /// Names the failed operation before the message.
     fn context(self, operation: impl fmt::Display) -> Result<T, CommandError>;

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::{CommandError, ForeignResult as _};
+use crate::exit::{CommandError, ExternalResult as _};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TerminationSignal {

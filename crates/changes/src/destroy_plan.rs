@@ -17,7 +17,7 @@ use crate::resource_key::{ResourceKey, StackName};
 pub struct DestroyPlan {
     /// The resources, each after the resources that need it.
     pub resources: Vec<DestroyedResource>,
-    /// The resource groups that stay, because several stacks use them.
+    /// The resource groups that stay, because they contain other resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept_groups: Vec<KeptGroup>,
 }

@@ -94,7 +94,8 @@ pub trait Effect: Clone + fmt::Debug + PartialEq + Send + Sync + 'static {
 /// Whether the resource of an effect may belong to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EffectUsage {
-    /// The resource belongs to lanyard.
+    /// Lanyard creates the resource. One that exists without differences is used; one that differs is changed only if it
+    /// belongs to lanyard.
     Own,
     /// The resource may also serve other purposes, such as a resource group for identities. It is created if it does
     /// not exist, and used as it is otherwise.

@@ -17,11 +17,11 @@ pub struct JournalTarget {
     pub cluster: JournalCluster,
     /// How it is opened.
     pub access: JournalAccess,
-    /// Tells the user of events.
+    /// Reports events to the user.
     pub on_event: fn(JournalEvent<'_>),
 }
 
-/// What the user should know of a journal that can be used.
+/// What a command reports while it opens or closes its journal.
 #[derive(Debug, Clone, Copy)]
 pub enum JournalEvent<'a> {
     /// Another command uses the journal. The error says which.

@@ -1,4 +1,4 @@
-//! The stacks that a journal records: the way from the plan of a removal, or of a roll-back, to the run.
+//! Plans, checks and does the removal or the roll-back of stacks that a journal records.
 
 use serde::{Serialize, Serializer};
 
@@ -36,7 +36,7 @@ pub struct RecordedStacks<R> {
 pub struct PlannedRemoval {
     /// The resources to remove, and the groups that stay.
     pub plan: DestroyPlan,
-    /// The resources in the removed groups that do not belong to the stacks.
+    /// The resources in the groups to delete that do not belong to the stacks.
     pub unrecorded: Vec<UnrecordedResource>,
 }
 
@@ -44,14 +44,14 @@ pub struct PlannedRemoval {
 #[derive(Debug)]
 pub struct StackRemoval {
     plan: DestroyPlan,
-    /// `None` if nothing was removed, because only the plan was wanted.
+    /// `None` for `--dry-run`.
     pub run: Option<RunSummary>,
     /// Whether the journal records nothing of the stacks any more, also after a failure.
     pub is_empty: bool,
 }
 
 impl PlannedRemoval {
-    /// Checks that the removed groups contain no unrecorded resources, unless they are included.
+    /// Checks that the groups to delete contain no other resources, unless these are included.
     ///
     /// # Errors
     ///
@@ -66,12 +66,12 @@ impl PlannedRemoval {
 }
 
 impl StackRemoval {
-    /// The removal of which only the plan was wanted.
+    /// The result of `--dry-run`.
     pub fn planned(planned: PlannedRemoval) -> Self {
         Self { plan: planned.plan, run: None, is_empty: false }
     }
 
-    /// The ids of the resources that were removed, or would be.
+    /// The ids of the planned deletions, also of those that failed.
     pub fn ids(&self) -> impl Iterator<Item = &ResourceId> {
         self.plan.resources.iter().map(|resource| &resource.id)
     }
@@ -117,7 +117,7 @@ impl<R: StackRules> RecordedStacks<R> {
         Ok(PlannedRemoval { plan, unrecorded })
     }
 
-    /// Checks that the removed groups contain no unrecorded resources, unless they are included, and that no lock
+    /// Checks that the groups to delete contain no other resources, unless these are included, and that no lock
     /// prevents a deletion. Locks that the signed-in identity may not read are not checked.
     ///
     /// # Errors
@@ -169,22 +169,22 @@ impl<R: StackRules> RecordedStacks<R> {
         removal.await
     }
 
-    /// Undoes the interrupted run of the stacks. `on_plan` gets the plan before the first write, and returns the access
-    /// that sends the writes.
+    /// Undoes the interrupted run of the stacks. `prepare_access` gets the plan before the first write, and returns the
+    /// access that sends the writes.
     ///
     /// # Errors
     ///
-    /// The error of `on_plan`, and [`StackError`]; a failed write is part of the summary.
+    /// The error of `prepare_access`, and [`StackError`]; a failed write is part of the summary.
     pub async fn roll_back<E: From<StackError>>(
         &self,
         run: RunSettings<'_>,
-        on_plan: impl AsyncFnOnce(&RollBackPlan, &RecordedState) -> Result<AccessOf<R>, E>,
+        prepare_access: impl AsyncFnOnce(&RollBackPlan, &RecordedState) -> Result<AccessOf<R>, E>,
     ) -> Result<RunSummary, E> {
         // Without an interrupted run, no journal is created, and no lease is needed.
         self.roll_back_plan(&self.journal.read().await?.unwrap_or_default())?;
         let summary = self.journal.write(async |journal| {
             let plan = self.roll_back_plan(&journal.state())?;
-            let access = &on_plan(&plan, &journal.state()).await?;
+            let access = &prepare_access(&plan, &journal.state()).await?;
             let context = run.context(access, journal, &self.tags);
             wait_for_interrupted_writes(context).await.map_err(StackError::Interrupted)?;
             let resources = self.find_unrecorded(&plan.removed).await?;
@@ -202,7 +202,7 @@ impl<R: StackRules> RecordedStacks<R> {
         Ok(RollBackPlan::new::<AccessOf<R>>(recorded, &self.stacks)?)
     }
 
-    /// The resources in the removed groups that do not belong to the stacks.
+    /// The resources in the groups to delete that do not belong to the stacks.
     async fn find_unrecorded(
         &self,
         plan: &DestroyPlan,

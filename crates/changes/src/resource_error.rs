@@ -64,7 +64,7 @@ pub enum ResourceError {
         id: ResourceId,
     },
     /// A resource group contains resources of other clients.
-    #[error("`{id}` is not deleted, because it contains resources that are not part of this removal: {}", .resources.join(", "))]
+    #[error("`{id}` is not deleted, because it contains resources that are not part of this run: {}", .resources.join(", "))]
     OtherResources {
         /// The id of the group.
         id: ResourceId,
@@ -101,7 +101,7 @@ impl ErrorHint for ResourceError {
                 "check who can write to the journal; to create the roles of the configuration, run the command without --roll-back"
             }
             Self::OtherResources { .. } => {
-                "move or delete these resources, or remove them with the group by --include-unrecorded"
+                "move or delete these resources; `lanyard destroy` also removes them with --include-unrecorded"
             }
             Self::NotRestorable { .. } => {
                 "run the command without --roll-back, which creates the missing resources again"

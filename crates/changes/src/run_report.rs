@@ -37,7 +37,7 @@ pub enum ResourceOutcome {
     Kept,
     /// The write failed.
     Failed(ResourceError),
-    /// The resource was not written, because this resource failed.
+    /// The resource was skipped, because this resource failed.
     Blocked(ResourceKey),
 }
 

@@ -158,7 +158,7 @@ const fn outcome_word(outcome: &ResourceOutcome) -> &'static str {
 fn failure(outcome: &ResourceOutcome) -> (Option<String>, Option<Cow<'static, str>>) {
     match outcome {
         ResourceOutcome::Failed(error) => (Some(format_error_chain(error)), error.hint()),
-        ResourceOutcome::Blocked(by) => (Some(format!("not written, because `{by}` failed")), None),
+        ResourceOutcome::Blocked(by) => (Some(format!("skipped, because `{by}` failed")), None),
         _ => (None, None),
     }
 }

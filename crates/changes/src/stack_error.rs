@@ -30,10 +30,10 @@ pub enum StackError {
     /// There is no journal.
     #[error("there is no journal in {0}")]
     NoJournal(JournalLocation),
-    /// The resources in the removed groups cannot be listed.
+    /// The resources in the groups to delete cannot be listed.
     #[error("listing the resources of the groups failed")]
     Listing(#[source] EffectError),
-    /// The removed groups contain other resources.
+    /// The groups to delete contain other resources.
     #[error(
         "the resource groups to delete also contain resources that are not part of this removal; nothing in Azure was removed:\n{}",
         lines(.resources.iter().map(|it| it.id.clone()))
@@ -44,7 +44,7 @@ pub enum StackError {
         /// What to do next.
         hint: &'static str,
     },
-    /// The locks of the removed resources cannot be listed.
+    /// The locks of the resources to delete cannot be listed.
     #[error("listing the locks of the subscription failed")]
     Locks(#[source] EffectError),
     /// The service would reject deletions, for these reasons.

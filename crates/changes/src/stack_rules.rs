@@ -1,4 +1,4 @@
-//! What the engine asks about the resources of a command, because it knows no kind of resource.
+//! What differs between services: their access, the checks before the first write, and which resources a run keeps.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::preflight_finding::PreflightFinding;
 use crate::resource_graph::ResourceGraph;
 use crate::resource_key::{ResourceKey, StackName};
 
-/// The access of an effect's rules.
+/// The access of the effects to which the rules apply.
 pub(crate) type AccessOf<R> = <<R as StackRules>::Effect as Effect>::Access;
 
 /// The access to the resources of stacks, and the rules that hold for them beside those of each effect.
@@ -34,7 +34,8 @@ pub trait StackRules: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether resources of other stacks and of the user may be in the resource with this key. A removal leaves it then.
+    /// Whether other stacks or the user may have resources in the group with this key. A removal keeps the group if it
+    /// contains any.
     fn is_shared(&self, key: &ResourceKey, stack: &StackName) -> bool {
         let _ = (key, stack);
         false

@@ -1,4 +1,4 @@
-//! The desired resources of a command: the way from the plan to the run.
+//! Plans, checks and applies the desired resources of a command.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub struct StackTarget<R: StackRules> {
     pub tags: OwnershipTags,
     /// Whether the graph has all resources of the command; otherwise a further run of the same command follows.
     pub is_complete: bool,
-    /// Whether resources stay that lanyard created for an earlier configuration.
+    /// Whether superseded resources stay, which lanyard created and the configuration no longer contains.
     pub keeps_superseded: bool,
 }
 
@@ -90,12 +90,12 @@ impl<R: StackRules> StackTarget<R> {
     ) -> Result<CheckedPlan, StackError> {
         let live = self.read_live().await?;
         let mut plan = self.compare(&live, recorded);
-        let obsolete = self.obsolete_records(&plan).await?;
-        let recorded = &recorded.without(&obsolete);
-        if !obsolete.is_empty() {
+        let stale = self.stale_records(&plan).await?;
+        let recorded = &recorded.without(&stale);
+        if !stale.is_empty() {
             plan = self.compare(&live, recorded);
         }
-        // The resources of a further run are not obsolete.
+        // The resources of a further run are not superseded.
         if self.keeps_superseded || !self.is_complete {
             plan = plan.without_deletions();
         }
@@ -106,7 +106,7 @@ impl<R: StackRules> StackTarget<R> {
         Ok(CheckedPlan { plan, live, findings })
     }
 
-    /// Ends the writes of an interrupted run, plans, checks and applies. `on_plan` gets the plan before the first write.
+    /// Waits for the writes of an interrupted run, then plans, checks and applies. `on_plan` gets the plan before the first write.
     ///
     /// Returns `None` if the plan cannot be applied; nothing was written then.
     ///
@@ -154,10 +154,10 @@ impl<R: StackRules> StackTarget<R> {
         Plan::new(&self.graph, live, recorded, &self.tags, stays)
     }
 
-    /// The records whose resource has another id by the configuration and does not exist any more, or never did. If
-    /// superseded resources stay, all records with another id.
-    async fn obsolete_records(&self, plan: &Plan) -> Result<BTreeSet<ResourceKey>, StackError> {
-        let mut obsolete = BTreeSet::new();
+    /// The records under an id that the configuration changed, and whose resource does not exist any more, or never did.
+    /// If superseded resources stay, all records whose id changed.
+    async fn stale_records(&self, plan: &Plan) -> Result<BTreeSet<ResourceKey>, StackError> {
+        let mut stale = BTreeSet::new();
         for (key, problem) in plan.problems() {
             let Some(id) = problem.recorded_id() else { continue };
             if !self.keeps_superseded {
@@ -166,12 +166,12 @@ impl<R: StackRules> StackTarget<R> {
                     continue;
                 }
             }
-            obsolete.insert(key.clone());
+            stale.insert(key.clone());
         }
-        Ok(obsolete)
+        Ok(stale)
     }
 
-    /// The resources that the deletion of a group would remove, and the plan would not.
+    /// Finds resources that the deletion of a planned group would delete although they are not part of the plan.
     async fn check_deletions(
         &self,
         plan: &Plan,
@@ -185,7 +185,7 @@ impl<R: StackRules> StackTarget<R> {
         let findings = others.filter(|id| !is_renamed(id)).map(|id| {
             PreflightFinding::error(
                 "resource groups",
-                format!("the plan deletes the resource group of `{id}`, and not this resource"),
+                format!("the plan deletes the resource group of `{id}`, and with it this resource, which is not part of the plan"),
                 "move or delete the resource, or restore the configuration with which lanyard created the group",
             )
         });

@@ -15,7 +15,7 @@ pub enum CheckOutcome {
         /// The result, or what proves that the hop works.
         detail: String,
     },
-    /// The request was refused or got no response, or the hop is broken.
+    /// The service rejected the request or gave no response, or the hop is broken.
     Failed {
         /// The error with its causes, or why the hop is broken.
         detail: String,

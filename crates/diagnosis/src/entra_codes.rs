@@ -8,14 +8,14 @@ use crate::check_outcome::CheckOutcome;
 use crate::foreign_text::{quoted, quoted_list};
 use crate::token_claims::TokenClaims;
 
-/// Whether Entra ID found no federated credential that matches. It also answers so for some minutes after a federated
+/// Whether Entra ID answered that no federated credential matches. It also answers so for some minutes after a federated
 /// credential was created, and now and then for an old one, so one such answer is no proof.
-pub fn may_be_replicating(outcome: &CheckOutcome) -> bool {
+pub fn has_no_matching_credential(outcome: &CheckOutcome) -> bool {
     let codes = [70_021, 70_025, 700_211, 700_212, 700_213];
     matches!(outcome, CheckOutcome::Failed { code: Some(code), .. } if codes.contains(code))
 }
 
-/// The hop whose configuration causes a refusal with this code.
+/// The hop whose configuration causes a rejection with this code.
 pub(crate) const fn hop_of_code(code: u32) -> Hop {
     match code {
         50_027 | 70_023 | 700_024 => Hop::ProjectedToken,
@@ -25,8 +25,8 @@ pub(crate) const fn hop_of_code(code: u32) -> Hop {
     }
 }
 
-/// Why Entra ID refused the token, with the value of the token that the code is about.
-pub(crate) fn refusal_cause(code: u32, claims: &TokenClaims) -> String {
+/// Why Entra ID rejected the token, with the value of the token that the code is about.
+pub(crate) fn rejection_cause(code: u32, claims: &TokenClaims) -> String {
     let issuer = quoted(&claims.issuer);
     let subject = quoted(&claims.subject);
     let audience = quoted_list(&claims.audiences);

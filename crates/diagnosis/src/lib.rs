@@ -16,7 +16,7 @@ mod workload_identity;
 
 pub use check_outcome::CheckOutcome;
 pub use claim_comparison::FederatedCredential;
-pub use entra_codes::may_be_replicating;
+pub use entra_codes::has_no_matching_credential;
 pub use evidence::{
     Evidence, IssuerDocuments, ServiceAccountAnnotations, WorkloadIdentityEvidence,
 };

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::check_outcome::CheckOutcome;
 use crate::claim_comparison::{FederatedCredential, differing_form};
-use crate::entra_codes::{hop_of_code, refusal_cause};
+use crate::entra_codes::{hop_of_code, rejection_cause};
 use crate::evidence::{Evidence, WorkloadIdentityEvidence};
 use crate::foreign_text::{quoted, quoted_list};
 use crate::token_claims::TokenClaims;
@@ -21,7 +21,7 @@ pub struct WorkloadIdentityDiagnosis {
     pub token: Option<TokenClaims>,
     /// The verdicts on the hops of [`Hop::WORKLOAD_IDENTITY_PATH`], in order.
     pub hops: Vec<HopVerdict>,
-    /// The first broken hop, whose repair comes first.
+    /// The first broken hop, whose repair comes first; `None` if no hop that was checked is broken.
     pub first_broken_hop: Option<Hop>,
 }
 
@@ -40,15 +40,15 @@ pub struct HopVerdict {
 
 /// Judges the hops of a workload identity as of `now`.
 pub fn diagnose(evidence: &WorkloadIdentityEvidence, now: Timestamp) -> WorkloadIdentityDiagnosis {
-    let refusal = match evidence.exchange {
+    let rejection = match evidence.exchange {
         CheckOutcome::Failed { code: Some(code), .. } => Some((code, hop_of_code(code))),
         _ => None,
     };
     let claims = evidence.token.as_ref().and_then(|token| token.value.as_ref().ok());
-    let case = Case { evidence, claims, refusal, now };
+    let evaluation = HopEvaluation { evidence, claims, rejection, now };
     let hops = Hop::WORKLOAD_IDENTITY_PATH.map(|hop| HopVerdict {
         hop,
-        outcome: case.judge(hop),
+        outcome: evaluation.judge(hop),
         source: evidence.source(hop).map(str::to_owned),
     });
     WorkloadIdentityDiagnosis {
@@ -59,21 +59,21 @@ pub fn diagnose(evidence: &WorkloadIdentityEvidence, now: Timestamp) -> Workload
 }
 
 /// The evidence, with what several hops need of it.
-struct Case<'a> {
+struct HopEvaluation<'a> {
     evidence: &'a WorkloadIdentityEvidence,
     claims: Option<&'a TokenClaims>,
-    /// The code with which Entra ID refused the exchange, and the hop to which the code points.
-    refusal: Option<(u32, Hop)>,
+    /// The code with which Entra ID rejected the exchange, and the hop to which the code points.
+    rejection: Option<(u32, Hop)>,
     now: Timestamp,
 }
 
-impl Case<'_> {
+impl HopEvaluation<'_> {
     fn judge(&self, hop: Hop) -> CheckOutcome {
         match (hop, self.claims) {
             (Hop::ServiceAccount, _) => self.judge_service_account(),
             (Hop::Granted, _) => self.evidence.role.clone(),
             (Hop::EntraToken, _) => self.judge_exchange(),
-            // The exchange proves what Entra ID checks for it.
+            // A successful exchange proves the token, the issuer and the federated credential.
             _ if matches!(self.evidence.exchange, CheckOutcome::Good { .. }) => {
                 CheckOutcome::good("Entra ID accepts the token")
             }
@@ -143,10 +143,10 @@ impl Case<'_> {
                 "compare `serviceAccountName` of the pod with the ServiceAccount of the identity",
             );
         }
-        if let Some(outcome) = self.refusal_at(Hop::ProjectedToken, claims) {
+        if let Some(outcome) = self.rejection_at(Hop::ProjectedToken, claims) {
             return outcome;
         }
-        let is_compared = self.refusal.is_some() || self.evidence.federated_credentials.is_some();
+        let is_compared = self.rejection.is_some() || self.evidence.federated_credentials.is_some();
         if !is_compared && !claims.audiences.iter().any(|it| AUDIENCES.contains(&&**it)) {
             let found = quoted_list(&claims.audiences);
             return CheckOutcome::failed(
@@ -192,7 +192,7 @@ impl Case<'_> {
                 format!("{issuer} publishes {}, not {key}", quoted_list(&documents.key_ids)),
                 "publish the key that signs the tokens beside the others",
             ),
-            read => self.refusal_at(Hop::Issuer, claims).unwrap_or_else(|| match read {
+            read => self.rejection_at(Hop::Issuer, claims).unwrap_or_else(|| match read {
                 Some(_) => CheckOutcome::good(format!("{issuer} publishes the key {key}")),
                 None => CheckOutcome::not_decided("the documents of the issuer were not read"),
             }),
@@ -201,8 +201,8 @@ impl Case<'_> {
 
     fn judge_federated_credential(&self, claims: &TokenClaims) -> CheckOutcome {
         let Some(Evidence { value: list, .. }) = &self.evidence.federated_credentials else {
-            let refusal = self.refusal_at(Hop::FederatedCredential, claims);
-            return refusal.unwrap_or_else(|| {
+            let rejection = self.rejection_at(Hop::FederatedCredential, claims);
+            return rejection.unwrap_or_else(|| {
                 CheckOutcome::not_decided(format!("compare the token with {LIST_COMMAND}"))
             });
         };
@@ -227,7 +227,7 @@ impl Case<'_> {
     /// The exchange itself. If another hop causes its failure, its next step is that of the other hop.
     fn judge_exchange(&self) -> CheckOutcome {
         let outcome = self.evidence.exchange.clone();
-        let (CheckOutcome::Failed { detail, .. }, Some((_, cause))) = (&outcome, self.refusal)
+        let (CheckOutcome::Failed { detail, .. }, Some((_, cause))) = (&outcome, self.rejection)
         else {
             return outcome;
         };
@@ -244,15 +244,22 @@ impl Case<'_> {
         }
     }
 
-    /// The verdict on a hop to which the refusal points.
-    fn refusal_at(&self, hop: Hop, claims: &TokenClaims) -> Option<CheckOutcome> {
-        let (code, _) = self.refusal.filter(|(_, cause)| *cause == hop)?;
+    /// The verdict on a hop to which the rejection points.
+    fn rejection_at(&self, hop: Hop, claims: &TokenClaims) -> Option<CheckOutcome> {
+        let (code, _) = self.rejection.filter(|(_, cause)| *cause == hop)?;
         let CheckOutcome::Failed { next_step, .. } = &self.evidence.exchange else { return None };
         let compare = match hop {
             Hop::FederatedCredential => format!("; compare the token with {LIST_COMMAND}"),
             _ => String::new(),
         };
-        Some(CheckOutcome::failed(refusal_cause(code, claims), format!("{next_step}{compare}")))
+        Some(CheckOutcome::failed(rejection_cause(code, claims), format!("{next_step}{compare}")))
+    }
+}
+
+impl WorkloadIdentityDiagnosis {
+    fn is_exchanged(&self) -> bool {
+        let is_good = |it: &HopVerdict| matches!(it.outcome, CheckOutcome::Good { .. });
+        self.hops.iter().any(|it| it.hop == Hop::EntraToken && is_good(it))
     }
 }
 
@@ -263,7 +270,8 @@ impl fmt::Display for WorkloadIdentityDiagnosis {
         }
         match self.first_broken_hop {
             Some(hop) => write!(formatter, "not good: the first broken hop is `{hop}`"),
-            None => formatter.write_str("good: no hop is broken"),
+            None if self.is_exchanged() => formatter.write_str("good: no hop is broken"),
+            None => formatter.write_str("no broken hop found; the exchange was not checked"),
         }
     }
 }

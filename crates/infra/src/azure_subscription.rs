@@ -22,13 +22,13 @@ use crate::shared_groups::is_shared_group;
 pub struct AzureSubscription {
     /// The id of the subscription.
     pub id: SubscriptionId,
-    /// The access to its resources. A roll-back through it creates no role assignment again.
+    /// The access to its resources; [`roll_back_access`](Self::roll_back_access) for a roll-back.
     pub access: AzureAccess,
 }
 
 impl AzureSubscription {
-    /// The access for a roll-back, which assigns roles again to `principals` and to the managed identities of the
-    /// journal.
+    /// The access for a roll-back. It creates role assignments again only for `principals` and for the managed identities
+    /// of the journal that have lanyard's tags.
     ///
     /// # Errors
     ///

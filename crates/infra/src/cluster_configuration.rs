@@ -20,7 +20,7 @@ use crate::role_assignments::RoleProfile;
 /// The default region of HyperShift's commands.
 pub const DEFAULT_LOCATION: &str = "eastus";
 
-/// The file of `--filename`, and the values of flags. All values are text, so that every problem is reported.
+/// The file of `--filename`, and the values of flags. Names and ids are text, so that every problem with them is reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RawConfiguration {
@@ -129,7 +129,7 @@ impl RawConfiguration {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigurationError::Unreadable { path: named(), source })?;
         let mut raw: Self = serde_saphyr::from_str(&text).map_err(|source| {
-            ConfigurationError::NoConfiguration { path: named(), source: source.into() }
+            ConfigurationError::Malformed { path: named(), source: source.into() }
         })?;
         let directory = path.parent().unwrap_or(Path::new("."));
         if let Some(infra) = &mut raw.infra {
@@ -215,7 +215,7 @@ impl RawInfra {
         })
     }
 
-    /// The subnet of the private link service. The service sits beside the internal load balancer of the management
+    /// The subnet of the private link service. The service uses the internal load balancer of the management
     /// cluster, so no command creates the subnet.
     fn nat_subnet(&self, problems: &mut ProblemList) -> Option<ArmResourceId> {
         const FIELD: &str = "infra.endpointAccessPrivateNatSubnetId";
@@ -362,7 +362,7 @@ pub enum ConfigurationError {
     },
     /// The file is no YAML document with the fields of a configuration.
     #[error("{} is not a configuration", path.display())]
-    NoConfiguration {
+    Malformed {
         /// The file.
         path: PathBuf,
         /// Where and why.

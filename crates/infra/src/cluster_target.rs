@@ -27,7 +27,7 @@ use crate::workload_identities::workload_identities;
 /// The desired resources of one cluster, with the subscription in which they are created.
 #[derive(Debug)]
 pub struct ClusterTarget<'a> {
-    /// The resources.
+    /// The resources of the stacks `infra` and `iam`, as far as they are configured.
     pub stack: StackTarget<AzureSubscription>,
     configuration: &'a ClusterConfiguration,
     /// The parameters of the stack `infra`, if it is a part of the target.

@@ -11,7 +11,7 @@ use lanyard_credential::secret::SecretText;
 use lanyard_vocabulary::{Cloud, SubscriptionId};
 
 use super::azure_transport;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The account flags of all infrastructure commands.

@@ -70,7 +70,7 @@ pub(in crate::commands) fn subscription_of(account: &AzureAccount) -> AzureSubsc
     AzureSubscription { id: account.subscription.clone(), access: account.access() }
 }
 
-/// Ends the writes of an interrupted run, plans, checks and applies. Prints the plan before the first write.
+/// Waits for the writes of an interrupted run, then plans, checks and applies. Prints the plan before the first write.
 ///
 /// Returns `None` if the plan cannot be applied; nothing was written then.
 pub(in crate::commands) async fn plan_and_apply(

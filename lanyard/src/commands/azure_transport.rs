@@ -6,7 +6,7 @@ use lanyard_azure::AzureTransportSettings;
 #[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 use lanyard_clock::SharedClock;
 
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The transport settings: the proxy of the environment, and the default request policy.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lanyard_kubernetes::ApiAccess;
 
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The given kubeconfig, or the pod's service account; `None` outside of a cluster.

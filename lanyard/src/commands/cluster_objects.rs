@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::kubectl::ApiServerArgs;
 use super::problem_text::{problem_line, problem_lines};
-use crate::exit::{CommandError, ForeignResult as _};
+use crate::exit::{CommandError, ExternalResult as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 

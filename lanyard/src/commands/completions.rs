@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use crate::exit::{CommandExit, CommandResult, ForeignResult as _};
+use crate::exit::{CommandExit, CommandResult, ExternalResult as _};
 use crate::output;
 
 const EXAMPLE: &str = "\

@@ -10,7 +10,7 @@ use lanyard_desired::{
 };
 
 use super::problem_text::{problem_line, problem_lines};
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::output;
 
 /// A complete example with KMS. It is embedded, so that the program needs no checkout.

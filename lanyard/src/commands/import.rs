@@ -9,7 +9,7 @@ use lanyard_infra::{ClusterTarget, RawConfiguration, find_legacy_names};
 use super::azure_account::{AccountArgs, AzureAccount};
 use super::azure_resources::cluster_stacks::load_target;
 use super::azure_resources::journal_args::{JournalContext, LockArgs, StateArgs};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandExit, CommandResult, ResultExt as _};
 use crate::output::{self, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
@@ -50,11 +50,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     };
     let mut target = load_target(context, &configuration, &args.state).await?;
     if let Some(parameters) = &target.infra {
-        let names = find_legacy_names(&account.arm, parameters).await.map_err(|error| {
-            CommandError::unavailable("looking for the legacy names failed")
-                .with_cause(&error)
-                .with_hint_of(&error)
-        })?;
+        let names = find_legacy_names(&account.arm, parameters).await;
+        let names = names.context("looking for the legacy names failed")?;
         if names != parameters.legacy_names {
             let (rules, journal) = (target.stack.rules, target.stack.journal);
             target = ClusterTarget::resolve(rules, &configuration, journal, names).await?;

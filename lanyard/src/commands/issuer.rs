@@ -17,7 +17,7 @@ use lanyard_vocabulary::cloud::CloudEndpoints;
 
 use super::azure_resources::output_files::write_file;
 use super::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 
 /// The private key in the output directory.
 const PRIVATE_KEY_FILE: &str = "serviceaccount-signer.private";
@@ -53,7 +53,7 @@ impl IssuerNames {
         endpoints: &CloudEndpoints,
     ) -> Result<IssuerUrl, CommandError> {
         IssuerUrl::for_container(&self.account, &self.container, &endpoints.blob_suffix())
-            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint_of(&error))
+            .mark_invalid()
     }
 }
 

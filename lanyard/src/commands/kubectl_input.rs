@@ -6,7 +6,7 @@ use std::path::Path;
 use lanyard_api::HostedClusterIdentities;
 use serde_json::Value;
 
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 
 /// Loads the identities of a file or of standard input.
 pub(super) fn load_identities(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::exit::{CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandExit, CommandResult, ExternalResult as _, ResultExt as _};
 use crate::output;
 
 const EXAMPLE: &str = "\

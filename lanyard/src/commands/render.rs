@@ -22,7 +22,7 @@ use super::go_bool::GoBool;
 use super::hosted_cluster;
 use super::problem_text::problem_line;
 use super::workloads::WorkloadArgs;
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _, ResultExt as _};
 use crate::output;
 
 const EXAMPLE: &str = "\

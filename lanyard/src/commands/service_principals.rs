@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::azure_account::AzureAccount;
 use super::azure_resources::shared_stack::SharedStack;
 use super::rotation_timing::parse_duration;
-use crate::exit::{CommandError, CommandExit};
+use crate::exit::{CommandError, CommandExit, ExternalResult as _, ResultExt as _};
 use crate::output::{self, ColumnKind, TextTable};
 use crate::settings::ProcessEnvironment;
 
@@ -52,13 +52,8 @@ impl EnvironmentArgs {
         if let Some(vault) = &self.vault {
             return Ok(vault.clone());
         }
-        self.prefix.to_string().parse().map_err(
-            |error: lanyard_vocabulary::ParseIdentifierError| {
-                CommandError::invalid_input("--prefix does not name a vault")
-                    .with_cause(&error)
-                    .with_hint("name the vault with --vault")
-            },
-        )
+        let named = self.prefix.to_string().parse::<VaultName>();
+        named.or_invalid("--prefix does not name a vault").hint("name the vault with --vault")
     }
 
     /// The stack of the environment.
@@ -86,7 +81,7 @@ impl EnvironmentArgs {
         let vault = CredentialVault::new(&url, &account.credential, &options, wait(timeout));
         Ok(ServicePrincipalClient {
             graph: account.graph(),
-            vault: vault.map_err(|error| command_error(&error))?,
+            vault: vault?,
             proof: TokenProof {
                 scope: ArmClient::scope(account.endpoints),
                 transport: account.tokens.clone(),
@@ -106,8 +101,7 @@ impl EnvironmentArgs {
         components: impl IntoIterator<Item = Component>,
     ) -> Result<Vec<ServicePrincipalNames>, CommandError> {
         let names = components.into_iter().map(|component| {
-            ServicePrincipalNames::new(component, &self.prefix)
-                .map_err(|error| CommandError::invalid_input("--prefix").with_cause(&error))
+            ServicePrincipalNames::new(component, &self.prefix).or_invalid("--prefix")
         });
         names.collect()
     }
@@ -127,10 +121,6 @@ pub(in crate::commands) fn application_resource(names: &ServicePrincipalNames) -
         effect: AzureEffect::EntraApplication(EntraApplication),
         depends_on: Vec::new(),
     }
-}
-
-fn command_error(error: &ServicePrincipalError) -> CommandError {
-    CommandError::unavailable(format_error_chain(error)).with_hint_of(error)
 }
 
 /// What happened to one service principal.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::go_bool::GoBool;
 use super::problem_text::problem_lines;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Workloads")]

@@ -13,8 +13,8 @@ use crate::ownership_tags::OwnershipTags;
 use crate::property_diff::PropertyDifference;
 use crate::resource_id::ResourceId;
 
-/// An application in Entra ID that its unique name identifies, with its service principal. An existing one is used as
-/// it is; its credentials are not part of the effect.
+/// An application in Entra ID with its service principal, identified by its unique name. Credentials are not part of
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntraApplication;
 
@@ -28,7 +28,7 @@ impl EntraApplication {
 impl Effect for EntraApplication {
     type Access = AzureAccess;
 
-    /// `--import` adopts no shared resource. A complete application of another client has no difference, so it is used.
+    /// Not shared, because `--import` adopts no shared resources.
     fn usage(&self) -> EffectUsage {
         EffectUsage::Own
     }

@@ -266,7 +266,7 @@ fn only_answers_about_missing_federated_credentials_may_be_transient() {
     let transient: Vec<_> = CODES
         .into_iter()
         .map(|(code, ..)| code)
-        .filter(|code| crate::may_be_replicating(&refused(*code)))
+        .filter(|code| crate::has_no_matching_credential(&refused(*code)))
         .collect();
     assert_eq!(transient, [70_021, 70_025, 700_211, 700_212, 700_213]);
 }

@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::find_session;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The flag that selects the local Azure.

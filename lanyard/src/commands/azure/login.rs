@@ -8,7 +8,7 @@ use lanyard_emulator_session::{LocalTestCredentials, LoginPrincipal, ShellExport
 use tokio::process::Command;
 
 use super::find_session;
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use super::local_azure_flags::LocalAzureFlags;
 use super::login::{missing_test_clients_error, sign_azure_cli_in};
 use super::{request_log_table, start_azure};
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _, ResultExt as _};
 use crate::output::{self, CliOutputFormat, OutputArgs};
 use crate::settings::ProcessEnvironment;
 use crate::signals::{TerminationSignal, TerminationSignals};

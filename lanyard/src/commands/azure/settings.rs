@@ -7,7 +7,7 @@ use lanyard_emulator::{SettingField, setting_fields};
 use serde_json::{Map, Value};
 
 use super::control_client::{ControlClient, ControlFlags, read_document};
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _};
 use crate::output::{ColumnKind, OutputArgs, TextTable, print_value};
 use crate::settings::ProcessEnvironment;
 

@@ -8,7 +8,7 @@ use lanyard_emulator_session::{LocalTestCredentials, replace_file};
 
 use super::control_client::{ControlClient, ControlFlags};
 use super::find_session;
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _};
 use crate::settings::ProcessEnvironment;
 
 /// Save or restore the state of the running local Azure

@@ -9,7 +9,7 @@ use lanyard_emulator::Emulator;
 
 use super::local_azure_flags::LocalAzureFlags;
 use crate::commands::hosted_cluster;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 
 /// The options for starting a local Azure.
 #[derive(Debug)]

@@ -70,7 +70,6 @@ impl ClusterRun<'_> {
         if self.roll_back.roll_back {
             let journal = cluster_journal(self.context, configuration, state)?;
             let recorded = recorded_stacks(subscription_of(account), configuration, journal);
-            // The stack `iam` assigns no roles.
             let principals = async || -> Result<Vec<Uuid>, CommandError> {
                 Ok(role_principals(&target().await?.stack.graph))
             };

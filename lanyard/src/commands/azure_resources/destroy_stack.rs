@@ -10,7 +10,7 @@ use lanyard_vocabulary::ArmResourceId;
 
 use super::{RunArgs, subscription_of};
 use crate::commands::azure_account::{AccountArgs, AzureAccount};
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _};
 use crate::output::{self, CliOutputFormat, ColumnKind, OutputArgs, TextTable};
 use crate::settings::ProcessEnvironment;
 
@@ -47,20 +47,10 @@ pub(in crate::commands) struct DestroyArgs {
 
 impl ClusterArgs {
     fn identifiers(&self) -> Result<ClusterIdentifiers, CommandError> {
-        let name = self
-            .name
-            .parse()
-            .map_err(|error: lanyard_infra::ClusterIdentifierError| invalid("--name", &error))?;
-        let infra_id =
-            self.infra_id.parse().map_err(|error: lanyard_vocabulary::ParseIdentifierError| {
-                invalid("--infra-id", &error)
-            })?;
-        ClusterIdentifiers::new(name, infra_id).map_err(|error| invalid("--infra-id", &error))
+        let name = self.name.parse().or_invalid("--name")?;
+        let infra_id = self.infra_id.parse().or_invalid("--infra-id")?;
+        ClusterIdentifiers::new(name, infra_id).or_invalid("--infra-id")
     }
-}
-
-fn invalid(flag: &str, error: &dyn std::error::Error) -> CommandError {
-    CommandError::invalid_input(flag).with_cause(error)
 }
 
 /// Removes what the journal of a cluster records for the stack.
@@ -74,12 +64,13 @@ pub(in crate::commands) async fn destroy_cluster_stack(
     let clock = SystemClock::shared();
     let account = AzureAccount::sign_in(&args.account, environment, &clock).await?;
     let (run, stacks) = (&args.run, vec![stack]);
-    let recorded = cluster_stacks(&account, &identifiers, stacks, run, environment, &clock)?;
+    let recorded =
+        recorded_cluster_stacks(&account, &identifiers, stacks, run, environment, &clock)?;
     print_result(&remove(&recorded, &account, args, &clock).await?, args.output.format)
 }
 
 /// Stacks of a cluster, with the journal of the cluster.
-pub(in crate::commands) fn cluster_stacks(
+pub(in crate::commands) fn recorded_cluster_stacks(
     account: &AzureAccount,
     identifiers: &ClusterIdentifiers,
     stacks: Vec<StackName>,
@@ -194,7 +185,7 @@ fn plan_text(plan: &DestroyPlan) -> String {
     table.render(output::stderr_width())
 }
 
-/// Key, container that is removed with it, group and name of each resource.
+/// Key, the container whose deletion removes it, group and name of each resource.
 pub(super) fn removed_rows(plan: &DestroyPlan) -> impl Iterator<Item = [&str; 4]> {
     plan.resources.iter().map(|resource| {
         let with = resource.removed_with.as_ref().map_or("", |key| key.as_str());

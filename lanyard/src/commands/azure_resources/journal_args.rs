@@ -14,7 +14,7 @@ use lanyard_vocabulary::{SubscriptionId, format_error_chain};
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::rotation_timing::parse_duration;
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ExternalResult as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -127,9 +127,7 @@ pub(in crate::commands) fn default_base(
     environment: &ProcessEnvironment,
 ) -> Result<JournalLocation, CommandError> {
     if let Some(text) = &environment.journals {
-        return text.parse().map_err(|error: lanyard_changes::ParseJournalUrlError| {
-            CommandError::invalid_input("LANYARD_STATE").with_cause(&error)
-        });
+        return text.parse().or_invalid("LANYARD_STATE");
     }
     match &environment.state_directory {
         Some(directory) => Ok(JournalLocation::Directory(directory.join("lanyard"))),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-use crate::exit::CommandError;
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 
 /// Writes a file that only the user may read.
 pub(in crate::commands) fn write_output_file(path: &Path, text: &str) -> Result<(), CommandError> {
@@ -28,9 +28,8 @@ pub(in crate::commands) fn write_file(
             file.as_file().sync_all()?;
             file.persist(path).map_err(|error| error.error)
         });
-    written.map(drop).map_err(|error| {
-        CommandError::unavailable(format!("{} cannot be written", path.display()))
-            .with_cause(&error)
-            .with_hint("name a file in a directory that this user may write to")
-    })
+    written
+        .map(drop)
+        .or_unavailable(format_args!("{} cannot be written", path.display()))
+        .hint("name a file in a directory that this user may write to")
 }

@@ -15,7 +15,7 @@ use super::report::print_plan;
 use super::roll_back::roll_back;
 use super::{RunArgs, plan_and_apply, subscription_of};
 use crate::commands::azure_account::AzureAccount;
-use crate::exit::{CommandError, CommandResult};
+use crate::exit::{CommandError, CommandResult, ExternalResult as _};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
@@ -49,20 +49,11 @@ pub(in crate::commands) struct SharedStack<'a> {
 
 impl SharedStack<'_> {
     pub(in crate::commands) fn identifiers(&self) -> Result<ClusterIdentifiers, CommandError> {
-        let invalid = |error: &dyn std::error::Error| {
-            CommandError::invalid_input(format!("`{}` cannot name the stack", self.name))
-                .with_cause(error)
-        };
+        let invalid = || format!("`{}` cannot name the stack", self.name);
         // Names of zones contain dots; the names of journals are DNS labels.
-        let name = self.name.to_ascii_lowercase().replace('.', "-");
-        let name =
-            name.parse().map_err(|error: lanyard_infra::ClusterIdentifierError| invalid(&error))?;
-        let stack = self
-            .stack
-            .as_str()
-            .parse()
-            .map_err(|error: lanyard_vocabulary::ParseIdentifierError| invalid(&error))?;
-        ClusterIdentifiers::new(name, stack).map_err(|error| invalid(&error))
+        let name = self.name.to_ascii_lowercase().replace('.', "-").parse().or_invalid(invalid())?;
+        let stack = self.stack.as_str().parse().or_invalid(invalid())?;
+        ClusterIdentifiers::new(name, stack).or_invalid(invalid())
     }
 
     /// Whether the resources are those of ccoctl, whose create commands delete nothing.
@@ -102,9 +93,7 @@ impl SharedStack<'_> {
         run: &RunArgs,
         clock: &SharedClock,
     ) -> Result<StackTarget<AzureSubscription>, CommandError> {
-        let graph = AzureGraph::new(resources).map_err(|error| {
-            CommandError::invalid_input("the resources cannot be ordered").with_cause(&error)
-        })?;
+        let graph = AzureGraph::new(resources).or_invalid("the resources cannot be ordered")?;
         Ok(StackTarget {
             rules: subscription_of(self.account),
             journal: self.journal(&run.state, &run.lock, clock)?,

@@ -133,8 +133,7 @@ impl IdentityArgs {
         }
         let settings =
             IdentityPlanSettings { name: owner.name.clone(), issuer, groups: groups.clone() };
-        let identities = plan_identities(requests, &settings)
-            .map_err(|error| CommandError::invalid_input(error.to_string()).with_hint_of(&error))?;
+        let identities = plan_identities(requests, &settings).mark_invalid()?;
         Ok(PlannedIdentities { create, args: self, groups, identities })
     }
 }

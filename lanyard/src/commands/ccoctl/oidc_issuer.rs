@@ -9,7 +9,7 @@ use super::flags::{CreateArgs, IssuerArgs};
 use super::report::{CcoctlReport, print_dry_run};
 use crate::commands::go_bool::GoBool;
 use crate::commands::issuer::write_output_files;
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 

@@ -23,7 +23,7 @@ use crate::commands::service_principals::{
     EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, application_key, application_resource,
     rows_text, run_for_each,
 };
-use crate::exit::{CommandError, CommandExit, CommandResult};
+use crate::exit::{CommandError, CommandExit, CommandResult, ResultExt as _};
 use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
@@ -154,9 +154,7 @@ impl Args {
             resource_group: self.resource_group_name.clone(),
             issuer: issuer.clone(),
         };
-        data_plane_resources(&parameters).map_err(|error| {
-            CommandError::invalid_input("--prefix").with_cause(&error).with_hint_of(&error)
-        })
+        data_plane_resources(&parameters).context("--prefix").mark_invalid()
     }
 }
 

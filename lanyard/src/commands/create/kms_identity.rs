@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::shared_stack::{SharedRunArgs, SharedStack};
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::output;
 
 /// The flags of the KMS identity.

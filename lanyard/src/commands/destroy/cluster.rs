@@ -18,13 +18,13 @@ use serde::Serialize;
 use self::hosted_cluster_deletion::{HostedClusterDeletion, delete_labelled_objects};
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::{
-    DestroyArgs, cluster_stacks, print_removal, print_unrecorded, remove_planned,
+    DestroyArgs, print_removal, print_unrecorded, recorded_cluster_stacks, remove_planned,
 };
 use crate::commands::cluster_objects::{ClusterObjects, api_error, infra_id_of};
 use crate::commands::go_bool::GoBool;
 use crate::commands::go_duration::GoDuration;
 use crate::commands::kubectl::ApiServerArgs;
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _};
 use crate::output::{self, CliOutputFormat};
 use crate::settings::ProcessEnvironment;
 
@@ -115,7 +115,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let account = AzureAccount::sign_in(&args.destroy.account, &environment, &clock).await?;
     let stacks = vec![stacks::INFRA];
     let run = &args.destroy.run;
-    let recorded = cluster_stacks(&account, &identifiers, stacks, run, &environment, &clock)?;
+    let recorded =
+        recorded_cluster_stacks(&account, &identifiers, stacks, run, &environment, &clock)?;
     let planned = recorded.plan(&recorded.read_recorded().await?).await?;
     print_removal(&planned);
     recorded.check_locks(&planned).await?;

@@ -14,7 +14,7 @@ use lanyard_telemetry::Readiness;
 use super::flags::KmsArgs;
 use super::settings::KmsSettings;
 use crate::commands::azure_transport;
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;

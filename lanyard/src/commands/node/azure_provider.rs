@@ -23,7 +23,7 @@ use lanyard_vocabulary::format_error_chain;
 use super::flags::{KeyVaultArgs, NodeArgs, PolicyModeArg};
 use super::vault_request_counter::VaultRequestCounter;
 use crate::commands::azure_transport;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The policy, the audit trail and the metrics that apply to every read of the provider.

@@ -20,7 +20,7 @@ use lanyard_vocabulary::format_error_chain;
 use super::flags::{KubernetesArgs, NodeArgs};
 use super::settings::NodeSettings;
 use crate::commands::cluster_access;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::settings::ProcessEnvironment;
 
 /// The Kubernetes integration of the node plugin.

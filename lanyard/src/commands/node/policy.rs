@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lanyard_node::audit::{ChainBreak, is_trail_line, verify_chain};
 use lanyard_node::policy::ObservedReads;
 
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _, ResultExt as _};
 use crate::output::{self, CliOutputFormat, OUTPUT_HEADING, counted};
 
 /// The subcommands of `lanyard node policy`.

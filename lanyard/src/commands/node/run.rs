@@ -28,7 +28,7 @@ use super::kubernetes::{self, KubernetesOpenContext, NodeKubernetes};
 use super::settings::NodeSettings;
 use super::supervised_tasks::{SupervisedTaskError, SupervisedTasks};
 use super::volume_writer_lock::VolumeWriterLock;
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 

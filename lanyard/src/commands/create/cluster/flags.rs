@@ -17,7 +17,7 @@ use super::Args;
 use crate::commands::azure_resources::output_files::write_output_file;
 use crate::commands::create::infra::{EndpointArgs, GroupArgs, IdentityArgs, RoleArgs, parse_tag};
 use crate::commands::go_bool::GoBool;
-use crate::exit::{CommandError, ForeignResult as _};
+use crate::exit::{CommandError, ExternalResult as _};
 use crate::output;
 
 /// The flags of the cluster that do not depend on the platform.

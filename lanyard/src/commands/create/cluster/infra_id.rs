@@ -7,7 +7,7 @@ use lanyard_infra::ClusterName;
 use lanyard_vocabulary::InfraId;
 
 use crate::commands::azure_resources::journal_args::{JournalContext, StateArgs, default_base};
-use crate::exit::{CommandError, ForeignResult as _};
+use crate::exit::{CommandError, ExternalResult as _};
 
 const MISSING: &str = "--infra-id is missing";
 

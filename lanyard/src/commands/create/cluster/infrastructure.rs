@@ -19,7 +19,7 @@ use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::cluster_stacks::{apply_target, load_target};
 use crate::commands::cluster_objects::ClusterObjects;
 use crate::commands::create::infra::raw_infra;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 

@@ -7,7 +7,7 @@ use lanyard_federation::{SigningKey, SigningKeySize};
 use lanyard_infra::manifests::{SecretInputs, SshKeyInput, generate_encryption_key};
 
 use crate::commands::go_bool::GoBool;
-use crate::exit::{CommandError, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, ExternalResult as _, ResultExt as _};
 
 /// The flags of files that contain secrets.
 #[derive(Debug, Clone, clap::Args)]

@@ -6,13 +6,13 @@ use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{FederatedTokenCredential, FederatedTokenSettings};
 use lanyard_diagnosis::{
     CheckOutcome, Evidence, FederatedCredential, TokenClaims, WorkloadIdentityEvidence, diagnose,
-    may_be_replicating,
+    has_no_matching_credential,
 };
 use url::Url;
 
 use super::credential_files::{CredentialFile, read_error};
 use super::{Args, AzureRequests};
-use crate::exit::{CommandError, CommandExit, CommandResult, ForeignResult as _, ResultExt as _};
+use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _, ResultExt as _};
 use crate::output;
 use crate::settings::ProcessEnvironment;
 
@@ -82,7 +82,7 @@ async fn exchange(
             .map_err(|error| CommandError::invalid_input(error.to_string()))?;
         (evidence.exchange, evidence.role) =
             requests.request_token_and_call(credential, authority.as_ref()).await;
-        if !may_be_replicating(&evidence.exchange) {
+        if !has_no_matching_credential(&evidence.exchange) {
             break;
         }
     }
