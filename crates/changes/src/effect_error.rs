@@ -45,6 +45,12 @@ impl EffectError {
         let hint = source.hint();
         Self { class, cause, hint, source: Box::new(source) }
     }
+
+    /// The error with the hint of the effect, which knows what the request was for.
+    #[must_use]
+    pub fn with_hint(self, hint: Option<Cow<'static, str>>) -> Self {
+        Self { hint, ..self }
+    }
 }
 
 impl ErrorHint for EffectError {

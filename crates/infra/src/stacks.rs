@@ -33,7 +33,7 @@ pub const KMS: StackName = StackName::new("kms");
 /// Role assignments on existing resources and the delegation of a DNS zone can be in another subscription.
 pub fn can_contain(stack: &StackName, id: &ResourceId, subscription: &str) -> bool {
     let Some(id) = id.arm() else {
-        return *stack == IDENTITIES && EntraApplication::id(id.name()) == *id;
+        return *stack == IDENTITIES && EntraApplication::id(id.name()).as_str() == id.as_str();
     };
     let has_type = |it: &&str| id.has_type(it);
     let is_elsewhere = [RoleAssignmentBody::RESOURCE_TYPE, NsRecordSetBody::RESOURCE_TYPE];

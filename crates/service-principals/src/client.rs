@@ -125,8 +125,19 @@ impl ServicePrincipalClient {
     ) -> StepResult<CreatedServicePrincipal> {
         let read = || async {
             let live = self.read(names).await?;
-            live.object_id.ok_or_else(|| incomplete(names, "complete application"))?;
-            Ok(live)
+            if live.object_id.is_some() {
+                return Ok(live);
+            }
+            // The engine does not know the applications of HyperShift's script.
+            let script = live.application.filter(|it| it.unique_name.is_none());
+            if let Some(application) = script {
+                let created = self.graph.upsert_service_principal(application.app_id).await;
+                created.map_err(|source| {
+                    graph_error("creating the service principal", names, source)
+                })?;
+                observer("created the service principal");
+            }
+            Err(incomplete(names, "complete application"))
         };
         // Graph does not know a new application everywhere yet.
         let is_incomplete = |error: &_| matches!(error, ServicePrincipalError::Incomplete { .. });
@@ -228,10 +239,14 @@ impl ServicePrincipalClient {
     }
 
     /// Whether the application has its unique name, or does not exist. An application that HyperShift's script created
-    /// only has the display name. False if that is unknown.
-    pub async fn uses_unique_name(&self, names: &ServicePrincipalNames) -> bool {
-        let found = self.find_application(names).await;
-        found.is_ok_and(|found| found.is_none_or(|it| it.unique_name.is_some()))
+    /// only has the display name.
+    ///
+    /// # Errors
+    ///
+    /// [`ServicePrincipalError`] if the application cannot be read.
+    pub async fn uses_unique_name(&self, names: &ServicePrincipalNames) -> StepResult<bool> {
+        let found = self.find_application(names).await?;
+        Ok(found.is_none_or(|it| it.unique_name.is_some()))
     }
 
     async fn read(&self, names: &ServicePrincipalNames) -> StepResult<LiveServicePrincipal> {

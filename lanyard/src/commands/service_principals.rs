@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lanyard_azure::{ArmClient, PropagationWait};
-use lanyard_changes::{AzureEffect, AzureResource, EntraApplication, ResourceKey};
+use lanyard_changes::{
+    AzureEffect, AzureResource, EntraApplication, RecordedState, ResourceId, ResourceKey,
+};
 use lanyard_clock::{ErrorHint as _, SharedClock};
 use lanyard_infra::stacks;
 use lanyard_service_principals::{
@@ -110,6 +112,24 @@ impl EnvironmentArgs {
 /// The key of a component's application in the journal of the environment.
 pub(in crate::commands) fn application_key(component: Component) -> ResourceKey {
     ResourceKey::new(format!("application/{}", component.name()))
+}
+
+/// Checks that the journal records no application of another environment, which a removal would delete.
+pub(in crate::commands) fn check_applications(
+    recorded: &RecordedState,
+    names: &[ServicePrincipalNames],
+) -> Result<(), CommandError> {
+    let is_other = |id: &ResourceId| {
+        id.arm().is_none() && names.iter().all(|it| EntraApplication::id(it.name.as_str()) != *id)
+    };
+    match recorded.resources().find(|(_, record)| is_other(&record.id)) {
+        None => Ok(()),
+        Some((_, record)) => Err(CommandError::invalid_input(format!(
+            "the journal records `{}`, which is not an application of this environment",
+            record.id
+        ))
+        .with_hint("check who can write to the journal")),
+    }
 }
 
 /// The application of a component, which the engine creates and removes.

@@ -33,18 +33,26 @@ pub(super) async fn read_application(
     Ok(Some(live_application(id.clone(), application_body(&application, principal))))
 }
 
-/// Creates what is missing of the application and its service principal. Graph accepts the service principal when it
-/// knows the application everywhere.
+/// Creates what is missing of the application and its service principal. An existing application is not written. Graph
+/// accepts the service principal when it knows the application everywhere.
 pub(super) async fn create_application(
     graph: &GraphClient,
     name: &str,
     existing: Option<&LiveResource>,
     tags: &OwnershipTags,
 ) -> Result<WriteProgress, EffectError> {
-    let tags = existing.map_or_else(|| tag_texts(tags), |_| Vec::new());
-    let body = GraphApplicationBody { tags, ..GraphApplicationBody::new(name) };
-    let created = graph.upsert_application(name, &body).await;
-    let application = created.map_err(|error| write_error(error, &[404]))?;
+    let found = match existing {
+        Some(_) => graph.application_by_unique_name(name).await?,
+        None => None,
+    };
+    let application = if let Some(found) = found {
+        found
+    } else {
+        let body =
+            GraphApplicationBody { tags: tag_texts(tags), ..GraphApplicationBody::new(name) };
+        let created = graph.upsert_application(name, &body).await;
+        created.map_err(|error| write_error(error, &[404]))?
+    };
     let principal = graph.upsert_service_principal(application.app_id).await;
     let principal = principal.map_err(|error| write_error(error, &[400, 403, 404]))?;
     Ok(WriteProgress::Complete(application_body(&application, Some(principal.id))))
@@ -85,7 +93,10 @@ fn tag_texts(tags: &OwnershipTags) -> Vec<String> {
 /// The error of a write. Graph answers with one of the statuses `propagating` until it knows a new object everywhere.
 fn write_error(error: AzureCallError, propagating: &[u16]) -> EffectError {
     let is_propagating = error.status().is_some_and(|status| propagating.contains(&status));
-    let mut error = EffectError::from(error);
+    let hint = error.permission_hint(
+        "give the signed-in identity the Graph permission `Application.ReadWrite.OwnedBy`",
+    );
+    let mut error = EffectError::from(error).with_hint(hint);
     if is_propagating {
         error.class = RetryClass::Propagating;
     }

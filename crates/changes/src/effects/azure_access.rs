@@ -133,7 +133,8 @@ impl EffectAccess for AzureAccess {
     }
 
     fn is_container(id: &ResourceId) -> bool {
-        id.arm().is_some_and(|id| id.resource_type().is_none())
+        // The credentials of an application are lost with it.
+        id.arm().is_none_or(|id| id.resource_type().is_none())
     }
 
     fn has_creators(id: &ResourceId) -> bool {

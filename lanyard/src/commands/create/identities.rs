@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use lanyard_changes::{AzureResource, RunReport, RunSummary};
 use lanyard_clock::SystemClock;
 use lanyard_infra::{
@@ -20,7 +20,7 @@ use crate::commands::azure_resources::output_files::write_output_file;
 use crate::commands::azure_resources::roll_back::RollBackArgs;
 use crate::commands::azure_resources::shared_stack::SharedRunArgs;
 use crate::commands::service_principals::{
-    EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, application_key, application_resource,
+    EnvironmentArgs, EnvironmentRun, ServicePrincipalRow, application_resource, check_applications,
     rows_text, run_for_each,
 };
 use crate::exit::{CommandError, CommandExit, CommandResult, ResultExt as _};
@@ -97,6 +97,8 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let account = AzureAccount::sign_in(&args.account, &environment, &clock).await?;
     let stack = args.environment.stack(&account, &environment);
     if args.roll_back.roll_back {
+        let journal = stack.journal(&args.run.run.state, &args.run.run.lock, &clock)?;
+        check_applications(&journal.read().await?.unwrap_or_default(), &names)?;
         return stack.roll_back(&args.run, args.output.format, &clock).await;
     }
     let tenant = account.caller().await?.tenant;
@@ -107,17 +109,16 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         None => None,
     };
     let mut resources = args.data_plane(&account)?;
-    let unique = join_all(names.iter().map(|names| client.uses_unique_name(names))).await;
+    let unique = try_join_all(names.iter().map(|names| client.uses_unique_name(names))).await?;
     let unique = names.iter().zip(unique).filter(|(_, is_unique)| *is_unique);
     resources.extend(unique.map(|(names, _)| application_resource(names)));
     let Some((target, report)) = stack.apply(resources, &args.run, &clock).await? else {
         return Ok(CommandExit::Failed);
     };
-    // The report has the error of an application that does not exist.
-    names.retain(|names| {
-        let key = application_key(names.component);
-        target.graph.get(&key).is_none() || report.live.get(&key).is_some()
-    });
+    // A roll-back of the failed run would delete the applications, and leave their credentials.
+    if !report.succeeded() {
+        names.clear();
+    }
     let create = run_for_each(&names, async |names, observer| client.create(names, observer).await);
     let created = target.journal.with_lock(create).await?;
     let kms_identity = created.successes().find(|it| it.component == Component::Kms);

@@ -1,6 +1,6 @@
 //! `lanyard destroy identities azure`: removes the identities of an ARO HCP development environment.
 
-use lanyard_changes::StackRemoval;
+use lanyard_changes::{StackError, StackRemoval};
 use lanyard_clock::SystemClock;
 use lanyard_service_principals::{
     CreatedObjects, Deletion, VaultObjectState, service_principal_components,
@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::commands::azure_account::AzureAccount;
 use crate::commands::azure_resources::destroy_stack::DestroyArgs;
 use crate::commands::service_principals::{
-    EnvironmentArgs, ServicePrincipalRow, application_key, rows_text, run_for_each,
+    EnvironmentArgs, ServicePrincipalRow, application_key, check_applications, rows_text,
+    run_for_each,
 };
 use crate::exit::{CommandExit, CommandResult};
 use crate::output;
@@ -59,20 +60,26 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let stack = args.environment.stack(&account, &environment);
     let recorded = stack.journal(&args.destroy.run.state, &args.destroy.run.lock, &clock)?;
     let known = recorded.read().await?.unwrap_or_default();
+    check_applications(&known, &names)?;
     let deletion = if args.purge { Deletion::Permanent } else { Deletion::Recoverable };
     let mut removed = run_for_each(&names, async |names, _| {
         let mut objects = client.find_created(names, deletion).await?;
         // The engine deletes a recorded application, unless it belongs to another client.
-        if let Some(record) = known.get(&application_key(names.component)) {
-            let application = objects.application.take();
-            let is_ours = record.ownership.is_ours();
-            if application.is_some() && !is_ours {
-                output::print_stderr(&format!(
-                    "{}: the application stays, because it existed before `create identities azure`, which adopts it with --import",
-                    names.name
-                ));
+        match known.get(&application_key(names.component)) {
+            Some(record) if record.ownership.is_ours() => {
+                let purged = objects.application.take().filter(|_| args.purge);
+                objects.deleted_applications.extend(purged);
             }
-            objects.deleted_applications.extend(application.filter(|_| args.purge && is_ours));
+            Some(_) => {
+                objects.deleted_applications.clear();
+                if objects.application.take().is_some() {
+                    output::print_stderr(&format!(
+                        "{}: the application stays, because it existed before `create identities azure`, which adopts it with --import",
+                        names.name
+                    ));
+                }
+            }
+            None => {}
         }
         if args.destroy.dry_run {
             output::print_stderr(&format!("{}: would {}", names.name, planned_removal(&objects)));
@@ -80,14 +87,31 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         Ok(objects)
     })
     .await;
-    let data_plane = stack.remove_if_recorded(&args.destroy, &clock).await?;
-    let succeeded = data_plane.as_ref().is_none_or(StackRemoval::succeeded);
+    // What is left of an application whose vault cannot be read would be hard to find.
+    let is_found = removed.exit() == CommandExit::Success;
+    let data_plane =
+        if is_found { stack.remove_if_recorded(&args.destroy, &clock).await? } else { None };
+    let succeeded = is_found && data_plane.as_ref().is_none_or(StackRemoval::succeeded);
     // The credentials of an application that cannot be deleted stay.
     if succeeded && !args.destroy.dry_run {
-        let delete = removed.continue_each(async |names, objects, observer| {
-            client.delete(names, objects, deletion, observer).await.map(|()| objects.clone())
+        let deleted = recorded.with_lock(async {
+            // Another command may have recorded applications since.
+            let journal = recorded.read().await?.unwrap_or_default();
+            let delete = removed.continue_each(async |names, before, observer| {
+                let key = application_key(names.component);
+                let mut objects = client.find_created(names, deletion).await?;
+                if journal.get(&key).is_some() {
+                    (objects.application, objects.deleted_applications) = (None, Vec::new());
+                } else if known.get(&key).is_some() {
+                    objects.application = None;
+                    objects.deleted_applications.clone_from(&before.deleted_applications);
+                }
+                client.delete(names, &objects, deletion, observer).await.map(|()| objects)
+            });
+            delete.await;
+            Ok::<_, StackError>(())
         });
-        recorded.with_lock(delete).await?;
+        deleted.await??;
     }
     let document = RemovalDocument { service_principals: removed.rows(|_| None), data_plane };
     output::print_value(&document, args.destroy.output.format, |line_width| {
