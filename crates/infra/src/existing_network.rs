@@ -188,35 +188,25 @@ fn address_range(subnet: &Value) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use lanyard_azure::ResourceTags;
+
     use lanyard_changes::{FindingSeverity, arm_resource};
     use serde_json::json;
 
     use super::*;
-    use crate::cluster_identifiers::ClusterIdentifiers;
-    use crate::infra_graph::{ExistingNetwork, LegacyNames};
+
+    use crate::infra_graph::ExistingNetwork;
+    use crate::tests::infra_parameters;
 
     const GROUP: &str = "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network";
 
     fn parameters(vnet: &str, subnet: &str, security_group: Option<&str>) -> InfraParameters {
         InfraParameters {
-            subscription: "s".parse().unwrap(),
-            identifiers: ClusterIdentifiers::new(
-                "harbour".parse().unwrap(),
-                "harbour-x".parse().unwrap(),
-            )
-            .unwrap(),
-            location: "eastus".to_owned(),
-            base_domain: "example.com".to_owned(),
-            resource_group: None,
-            group_tags: ResourceTags::new(),
             security_group: security_group.map(|id| id.parse().unwrap()),
             network: Some(ExistingNetwork {
                 vnet: vnet.parse().unwrap(),
                 subnet: Some(subnet.parse().unwrap()),
             }),
-            nat_subnet: None,
-            legacy_names: LegacyNames::default(),
+            ..infra_parameters()
         }
     }
 

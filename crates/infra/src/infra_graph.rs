@@ -264,25 +264,7 @@ mod tests {
     use lanyard_changes::{Effect as _, EffectUsage};
 
     use super::*;
-
-    fn parameters() -> InfraParameters {
-        InfraParameters {
-            subscription: "s".parse().unwrap(),
-            identifiers: ClusterIdentifiers::new(
-                "harbour".parse().unwrap(),
-                "harbour-x".parse().unwrap(),
-            )
-            .unwrap(),
-            location: "eastus".to_owned(),
-            base_domain: "example.com".to_owned(),
-            resource_group: None,
-            group_tags: ResourceTags::new(),
-            security_group: None,
-            network: None,
-            nat_subnet: None,
-            legacy_names: LegacyNames::default(),
-        }
-    }
+    use crate::tests::infra_parameters;
 
     fn keys(parameters: &InfraParameters) -> Vec<String> {
         let graph = AzureGraph::new(infra_resources(parameters)).unwrap();
@@ -292,7 +274,7 @@ mod tests {
     #[test]
     fn three_groups_are_created_by_default() {
         assert_eq!(
-            keys(&parameters()),
+            keys(&infra_parameters()),
             [
                 "group",
                 "group/vnet",
@@ -305,7 +287,7 @@ mod tests {
                 "private-zone-link",
             ]
         );
-        let ids = InfraIds::new(&parameters());
+        let ids = InfraIds::new(&infra_parameters());
         assert_eq!(
             ids.subnet.unwrap().as_str(),
             "/subscriptions/s/resourceGroups/harbour-vnet-harbour-x/providers/Microsoft.Network/virtualNetworks/harbour-harbour-x/subnets/default"
@@ -314,7 +296,8 @@ mod tests {
 
     #[test]
     fn given_group_contains_all_resources() {
-        let single = InfraParameters { resource_group: Some("shared".to_owned()), ..parameters() };
+        let single =
+            InfraParameters { resource_group: Some("shared".to_owned()), ..infra_parameters() };
         let ids = InfraIds::new(&single);
         for id in [&ids.vnet, &ids.security_group, &ids.load_balancer, &ids.private_zone] {
             assert_eq!(id.resource_group(), Some("shared"));
@@ -329,13 +312,13 @@ mod tests {
             "/subscriptions/m/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/nat"
                 .parse()
                 .unwrap();
-        let private = InfraParameters { nat_subnet: Some(id.clone()), ..parameters() };
+        let private = InfraParameters { nat_subnet: Some(id.clone()), ..infra_parameters() };
         let mut resources = infra_resources(&private);
         let position = resources.iter().position(|it| it.key.as_str() == "nat-subnet").unwrap();
         let subnet = resources.remove(position);
         assert_eq!(subnet.id, id);
         assert_eq!(subnet.effect.usage(), EffectUsage::Existing);
-        assert_eq!(resources, infra_resources(&parameters()));
+        assert_eq!(resources, infra_resources(&infra_parameters()));
     }
 
     #[test]
@@ -346,7 +329,7 @@ mod tests {
                 .unwrap();
         let subnet = Some(vnet.child("subnets", "nodes"));
         let network = Some(ExistingNetwork { vnet, subnet });
-        let resources = infra_resources(&InfraParameters { network, ..parameters() });
+        let resources = infra_resources(&InfraParameters { network, ..infra_parameters() });
         let effect =
             |key: &str| &resources.iter().find(|it| it.key.as_str() == key).unwrap().effect;
         for key in ["vnet", "subnet"] {

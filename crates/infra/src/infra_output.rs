@@ -92,30 +92,10 @@ fn data_plane_document(identities: Option<&DataPlaneIdentities>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use lanyard_azure::ResourceTags;
 
     use super::*;
-    use crate::cluster_identifiers::ClusterIdentifiers;
-    use crate::infra_graph::LegacyNames;
 
-    fn parameters() -> InfraParameters {
-        InfraParameters {
-            subscription: "s".parse().unwrap(),
-            identifiers: ClusterIdentifiers::new(
-                "harbour".parse().unwrap(),
-                "harbour-x".parse().unwrap(),
-            )
-            .unwrap(),
-            location: "eastus".to_owned(),
-            base_domain: "example.com".to_owned(),
-            resource_group: None,
-            group_tags: ResourceTags::new(),
-            security_group: None,
-            network: None,
-            nat_subnet: None,
-            legacy_names: LegacyNames::default(),
-        }
-    }
+    use crate::tests::infra_parameters;
 
     const ZONE: &str =
         "/subscriptions/s/resourceGroups/dns/providers/Microsoft.Network/dnsZones/example.com";
@@ -123,11 +103,14 @@ mod tests {
     #[test]
     fn output_of_a_private_topology_names_the_nat_subnet() {
         let subnet = "/subscriptions/m/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/nat";
-        let private = InfraParameters { nat_subnet: subnet.parse().ok(), ..parameters() };
+        let private = InfraParameters { nat_subnet: subnet.parse().ok(), ..infra_parameters() };
         let text = infra_output(&private, &ZONE.parse().unwrap(), None);
         let line = text.lines().find(|line| line.starts_with("natSubnetID: ")).unwrap();
         assert_eq!(line, format!("natSubnetID: {subnet}"));
-        assert!(!infra_output(&parameters(), &ZONE.parse().unwrap(), None).contains("natSubnetID"));
+        assert!(
+            !infra_output(&infra_parameters(), &ZONE.parse().unwrap(), None)
+                .contains("natSubnetID")
+        );
     }
 
     #[test]
@@ -136,7 +119,7 @@ mod tests {
         let kms = "00000000-0000-0000-0000-000000000001".parse().unwrap();
         let identities =
             ClusterIdentities::Workload(WorkloadIdentities([(Component::Kms, kms)].into()));
-        let text = infra_output(&parameters(), &zone.parse().unwrap(), Some(&identities));
+        let text = infra_output(&infra_parameters(), &zone.parse().unwrap(), Some(&identities));
         let networks = "/providers/Microsoft.Network";
         assert_eq!(
             text,

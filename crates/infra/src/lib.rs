@@ -55,6 +55,8 @@ mod role_names;
 mod shared_groups;
 mod sizing;
 pub mod stacks;
+#[cfg(test)]
+mod tests;
 mod value_checks;
 mod workload_identities;
 

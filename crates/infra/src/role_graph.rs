@@ -166,35 +166,17 @@ fn scope_resource(infra: &InfraParameters, scope: AssignmentScope) -> Option<Res
 
 #[cfg(test)]
 mod tests {
-    use lanyard_azure::ResourceTags;
+
     use lanyard_changes::AzureGraph;
     use lanyard_vocabulary::Component;
     use uuid::Uuid;
 
     use super::*;
-    use crate::cluster_identifiers::ClusterIdentifiers;
+
     use crate::infra_graph::infra_resources;
     use crate::role_assignments::RoleProfile;
+    use crate::tests::infra_parameters;
     use crate::workload_identities::DataPlaneIdentity;
-
-    fn infra() -> InfraParameters {
-        InfraParameters {
-            subscription: "s".parse().unwrap(),
-            identifiers: ClusterIdentifiers::new(
-                "harbour".parse().unwrap(),
-                "harbour-x".parse().unwrap(),
-            )
-            .unwrap(),
-            location: "eastus".to_owned(),
-            base_domain: "example.com".to_owned(),
-            resource_group: None,
-            group_tags: ResourceTags::new(),
-            security_group: None,
-            network: None,
-            nat_subnet: None,
-            legacy_names: crate::infra_graph::LegacyNames::default(),
-        }
-    }
 
     fn roles() -> RoleParameters {
         let control_plane = Component::ALL.into_iter().map(RoleIdentity::ControlPlane);
@@ -214,8 +196,8 @@ mod tests {
 
     #[test]
     fn managed_cluster_has_21_assignments_with_unique_keys() {
-        let mut resources = infra_resources(&infra());
-        let assignments = role_resources(&infra(), &roles()).unwrap();
+        let mut resources = infra_resources(&infra_parameters());
+        let assignments = role_resources(&infra_parameters(), &roles()).unwrap();
         assert_eq!(assignments.len(), 21);
         resources.extend(assignments);
         AzureGraph::new(resources).unwrap();
@@ -223,7 +205,8 @@ mod tests {
 
     #[test]
     fn single_group_has_one_assignment_for_each_identity_and_one_for_dns() {
-        let infra = InfraParameters { resource_group: Some("one".to_owned()), ..infra() };
+        let infra =
+            InfraParameters { resource_group: Some("one".to_owned()), ..infra_parameters() };
         let mut resources = infra_resources(&infra);
         let assignments = role_resources(&infra, &roles()).unwrap();
         assert_eq!(assignments.len(), 12);
@@ -235,7 +218,7 @@ mod tests {
     fn unknown_identities_are_listed() {
         let mut roles = roles();
         roles.principals.remove(&RoleIdentity::DataPlane(DataPlaneIdentity::File));
-        let error = role_resources(&infra(), &roles).unwrap_err();
+        let error = role_resources(&infra_parameters(), &roles).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the identities of these components are not known: azure-fileWI"
