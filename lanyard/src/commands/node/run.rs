@@ -28,7 +28,9 @@ use super::kubernetes::{self, KubernetesOpenContext, NodeKubernetes};
 use super::settings::NodeSettings;
 use super::supervised_tasks::{SupervisedTaskError, SupervisedTasks};
 use super::volume_writer_lock::VolumeWriterLock;
-use crate::exit::{CommandError, CommandExit, CommandResult, ExternalResult as _};
+#[cfg(feature = "crash-points")]
+use crate::exit::ExternalResult as _;
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::settings::ProcessEnvironment;
 use crate::signals::TerminationSignals;
 
