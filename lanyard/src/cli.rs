@@ -126,6 +126,7 @@ const COMMAND_GROUPS: [CommandGroup; 4] = [
             "import",
             "check",
             "sweep",
+            "fleet",
             "rotate",
             "refresh",
             "ccoctl",
@@ -175,6 +176,10 @@ pub(crate) enum CliCommand {
     #[cfg(feature = "cli")]
     #[command(subcommand)]
     Sweep(PlatformCommand<commands::sweep::Args>),
+    /// Give an application an identity on each of many AKS clusters
+    #[cfg(feature = "cli")]
+    #[command(subcommand)]
+    Fleet(commands::fleet::FleetCommand),
     /// Replace the certificates of service principals
     #[cfg(feature = "cli")]
     #[command(subcommand)]

@@ -32,6 +32,8 @@ pub(crate) mod credential;
 #[cfg(feature = "cli")]
 pub(crate) mod destroy;
 #[cfg(feature = "cli")]
+pub(crate) mod fleet;
+#[cfg(feature = "cli")]
 pub(crate) mod forecast;
 #[cfg(any(feature = "node", feature = "operator", feature = "kms", feature = "cli"))]
 mod go_bool;
@@ -129,6 +131,8 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         CliCommand::Refresh(command) => block_on(rotate::run_refresh(command, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Ccoctl(platform) => block_on(ccoctl::run(platform, environment)),
+        #[cfg(feature = "cli")]
+        CliCommand::Fleet(command) => block_on(fleet::run(command, environment)),
         #[cfg(feature = "cli")]
         CliCommand::Completions(args) => completions::run(&args, crate::cli::command()),
         #[cfg(feature = "cli")]

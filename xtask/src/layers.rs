@@ -44,7 +44,7 @@ enum CrateLayer {
     Providers,
     /// Long-running components. The Kubernetes client is allowed from here on.
     LongRunning,
-    /// Compositions without rules of their own.
+    /// Compositions of the crates below: the demo run, and the roll-out over a fleet.
     Composition,
     Binary,
     /// Servers and fakes for tests.
@@ -85,14 +85,15 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-kms", CrateLayer::Services, 2650),
     ("lanyard-federation", CrateLayer::Services, 2300),
     ("lanyard-service-principals", CrateLayer::Services, 1900),
-    ("lanyard-changes", CrateLayer::Services, 8050),
+    ("lanyard-changes", CrateLayer::Services, 8150),
     ("lanyard-provider", CrateLayer::Providers, 1500),
     ("lanyard-canary", CrateLayer::LongRunning, 2900),
     ("lanyard-infra", CrateLayer::LongRunning, 9500),
     ("lanyard-node", CrateLayer::LongRunning, 16_400),
     ("lanyard-operator", CrateLayer::LongRunning, 8200),
+    ("lanyard-fleet", CrateLayer::Composition, 1350),
     ("lanyard-up", CrateLayer::Composition, 2300),
-    ("lanyard", CrateLayer::Binary, 15_500),
+    ("lanyard", CrateLayer::Binary, 15_850),
     ("lanyard-apiserver", CrateLayer::TestSupport, 700),
     ("lanyard-kubelet", CrateLayer::TestSupport, 1800),
     ("lanyard-suite-names", CrateLayer::TestSupport, 100),

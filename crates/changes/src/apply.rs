@@ -9,7 +9,7 @@ use crate::graph_run::{GraphNode, run_graph};
 use crate::journal::{JournalError, RecordedState, RunCommand, WriteKind};
 use crate::live_state::{LiveResource, LiveState};
 use crate::ownership_evidence::OwnershipEvidence;
-use crate::plan::{Plan, PlannedResource, ResourceChange, is_renamed};
+use crate::plan::{Plan, PlanProblem, PlannedResource, ResourceChange, is_renamed};
 use crate::recorded_resource::{RecordedResource, WritePhase};
 use crate::resource_error::ResourceError;
 use crate::resource_graph::{DesiredResource, ResourceGraph};
@@ -229,9 +229,10 @@ impl<E: Effect> ApplyRun<'_, E> {
         let read = async || self.read_before_write(resource, id, kind).await;
         let found = step.repeat(progress, read).await?;
         let is_own = |found: &LiveResource| self.is_own(resource, found, IsFirstAttempt(true));
+        let usage = resource.effect.usage();
         let existing = match found {
-            Some(found) if is_own(&found) => Some(found),
-            Some(found) if resource.effect.usage() == EffectUsage::Shared => {
+            Some(found) if usage == EffectUsage::Adjusted || is_own(&found) => Some(found),
+            Some(found) if usage == EffectUsage::Shared => {
                 step.record(&found, Ownership::Existing).await?;
                 self.live.lock().set(resource.key.clone(), Some(found));
                 return Ok(());
@@ -239,8 +240,11 @@ impl<E: Effect> ApplyRun<'_, E> {
             Some(found) => return Err(ResourceError::NotOurs { id: found.id }),
             None => None,
         };
+        require_existing(resource, existing.as_ref())?;
         let mut bodies = WriteBodies::default();
-        if let (Some(existing), WriteKind::Update) = (&existing, kind) {
+        if let (Some(existing), WriteKind::Update) = (&existing, kind)
+            && usage == EffectUsage::Own
+        {
             bodies.before = Some(existing.body.clone());
             bodies.desired = Some(resource.effect.updated_properties(&self.live.lock())?);
         }
@@ -260,7 +264,8 @@ impl<E: Effect> ApplyRun<'_, E> {
         let (found, ownership) = match written {
             Ok(found) => {
                 let record = self.recorded.get(&resource.key).filter(|_| kind == WriteKind::Update);
-                (found, record.map_or(Ownership::Created, |record| record.ownership))
+                let recorded = record.map_or(Ownership::Created, |record| record.ownership);
+                (found, if usage.must_exist() { Ownership::Existing } else { recorded })
             }
             Err(ResourceError::Rejected(error)) => {
                 if kind == WriteKind::Create {
@@ -291,12 +296,16 @@ impl<E: Effect> ApplyRun<'_, E> {
         let existing = match read {
             Some(ReadResource(existing)) => existing,
             None => match self.read_before_write(resource, id, kind).await? {
-                Some(found) if !self.is_own(resource, &found, IsFirstAttempt(false)) => {
+                Some(found)
+                    if resource.effect.usage() != EffectUsage::Adjusted
+                        && !self.is_own(resource, &found, IsFirstAttempt(false)) =>
+                {
                     return Err(ResourceError::NotOurs { id: found.id });
                 }
                 found => found,
             },
         };
+        require_existing(resource, existing.as_ref())?;
         let RunContext { access, tags, .. } = self.context;
         let live = self.live.lock().clone();
         let write = resource.effect.write(access, &resource.id, existing.as_ref(), &live, tags);
@@ -348,4 +357,15 @@ impl<E: Effect> ApplyRun<'_, E> {
         let found = resource.effect.read_equal(self.context.access, &resource.id, &live).await?;
         Ok(found.filter(|found| resource.effect.diff(found, &live).is_empty()))
     }
+}
+
+/// Checks that a resource of the user was not deleted after the plan was made. Lanyard does not create it.
+fn require_existing<E: Effect>(
+    resource: &DesiredResource<E>,
+    existing: Option<&LiveResource>,
+) -> Result<(), ResourceError> {
+    if existing.is_some() || !resource.effect.usage().must_exist() {
+        return Ok(());
+    }
+    Err(ResourceError::Problem(PlanProblem::Missing { id: resource.id.clone() }))
 }

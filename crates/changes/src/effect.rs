@@ -100,8 +100,18 @@ pub enum EffectUsage {
     /// The resource may also serve other purposes, such as a resource group for identities. It is created if it does
     /// not exist, and used as it is otherwise.
     Shared,
+    /// The resource belongs to the user, and must exist. Lanyard changes the properties in which it differs, and never
+    /// creates or deletes it.
+    Adjusted,
     /// The resource belongs to the user, and must exist. It is only read.
     Existing,
+}
+
+impl EffectUsage {
+    /// Whether the resource belongs to the user, and must exist.
+    pub const fn must_exist(self) -> bool {
+        matches!(self, Self::Adjusted | Self::Existing)
+    }
 }
 
 /// Access to the resources of services by their ids. A destroy command and a roll-back know no more of a resource than

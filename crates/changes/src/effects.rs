@@ -18,7 +18,7 @@ pub use self::api_versions::api_version_of;
 pub use self::arm_resource::{ArmResource, TagSupport};
 pub use self::azure_access::AzureAccess;
 pub use self::entra_application::EntraApplication;
-pub use self::federated_credential::FederatedCredential;
+pub use self::federated_credential::{FederatedCredential, IssuerReference};
 pub use self::live_arm_resource::arm_resource;
 pub use self::role_assignment::{
     PrincipalReference, RoleAssignment, assigns_roles, recorded_principals,
@@ -65,6 +65,11 @@ impl AzureEffect {
     /// A resource that may also serve other purposes.
     pub const fn shared(api_version: &'static str, body: Value) -> Self {
         Self::arm(api_version, body, TagSupport::Tagged, EffectUsage::Shared)
+    }
+
+    /// A resource of the user, which must exist, and in which the properties of the body are set.
+    pub const fn adjusted(api_version: &'static str, body: Value) -> Self {
+        Self::arm(api_version, body, TagSupport::Untagged, EffectUsage::Adjusted)
     }
 
     /// A resource of the user, which must exist.

@@ -65,7 +65,7 @@ pub(crate) async fn import_resources<E: Effect>(
         let record = recorded.get(&key).filter(|record| record.ownership.is_ours());
         let is_ours = OwnershipEvidence::new(record, tags).is_ours(found);
         let belongs_to_user = match resource.effect.usage() {
-            EffectUsage::Existing => true,
+            EffectUsage::Adjusted | EffectUsage::Existing => true,
             EffectUsage::Shared => !is_ours,
             EffectUsage::Own => false,
         };

@@ -60,8 +60,8 @@ pub use effect::{Effect, EffectAccess, EffectUsage, EffectWriteError, UnknownVal
 pub use effect_error::{EffectError, EffectErrorCause};
 pub use effects::{
     ArmResource, AzureAccess, AzureEffect, AzureGraph, AzureResource, EntraApplication,
-    FederatedCredential, PrincipalReference, RoleAssignment, TagSupport, api_version_of,
-    arm_resource, assigns_roles, recorded_principals, role_principals,
+    FederatedCredential, IssuerReference, PrincipalReference, RoleAssignment, TagSupport,
+    api_version_of, arm_resource, assigns_roles, recorded_principals, role_principals,
 };
 pub use import::{ImportResult, ImportedResource};
 pub use interrupted_writes::wait_for_interrupted_writes;

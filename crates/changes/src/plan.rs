@@ -217,16 +217,16 @@ fn decide_change<E: Effect>(
     if let Some(record) = record.filter(|it| is_renamed(it, resource)) {
         return change_of_renamed(resource, record);
     }
-    let is_existing = resource.effect.usage() == EffectUsage::Existing;
+    let usage = resource.effect.usage();
     let Some(found) = found else {
-        return if is_existing {
+        return if usage.must_exist() {
             let problem = PlanProblem::Missing { id: resource.id.clone() };
             ResourceChange::Problem { problem }
         } else {
             ResourceChange::Create
         };
     };
-    let ownership = if is_existing {
+    let ownership = if usage.must_exist() {
         Ownership::Existing
     } else {
         OwnershipEvidence::of_id(recorded, &resource.key, &found.id, tags).ownership_of(found)
@@ -236,7 +236,9 @@ fn decide_change<E: Effect>(
         return ResourceChange::None { ownership };
     }
     let id = found.id.clone();
-    if ownership == Ownership::Existing {
+    if usage == EffectUsage::Adjusted {
+        ResourceChange::Update { differences }
+    } else if ownership == Ownership::Existing {
         ResourceChange::Problem { problem: PlanProblem::NotOurs { id, differences } }
     } else if E::Access::is_immutable(&id) {
         ResourceChange::Replace { differences }

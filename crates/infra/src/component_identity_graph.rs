@@ -6,8 +6,8 @@ use lanyard_azure::{
     RoleAssignmentBody, RoleDefinitionBody, RolePermission, role_definition_id,
 };
 use lanyard_changes::{
-    AzureEffect, AzureResource, FederatedCredential, PrincipalReference, ResourceKey,
-    RoleAssignment,
+    AzureEffect, AzureResource, FederatedCredential, IssuerReference, PrincipalReference,
+    ResourceKey, RoleAssignment,
 };
 use lanyard_federation::{IdentitySpec, RoleScopeGroups};
 use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SubscriptionId};
@@ -166,7 +166,7 @@ impl IdentityGraph<'_> {
                 ResourceKey::new(format!("{}/{}", self.key, credential.name)),
                 FederatedCredentialBody::id(&self.id(), &credential.name),
                 AzureEffect::FederatedCredential(FederatedCredential {
-                    issuer: credential.issuer.to_string(),
+                    issuer: IssuerReference::Url(credential.issuer.to_string()),
                     subject: credential.subject.clone(),
                     audience: credential.audience.to_owned(),
                 }),

@@ -4,7 +4,9 @@
 use lanyard_azure::{
     ArmBody, FederatedCredentialBody, ManagedIdentityBody, ResourceGroupBody, ResourceTags,
 };
-use lanyard_changes::{AzureEffect, AzureResource, FederatedCredential, ResourceKey, StackName};
+use lanyard_changes::{
+    AzureEffect, AzureResource, FederatedCredential, IssuerReference, ResourceKey, StackName,
+};
 use lanyard_vocabulary::{ArmResourceId, Component, SubscriptionId};
 
 use crate::azure_name_rules::InvalidAzureNameError;
@@ -152,7 +154,7 @@ impl FederatedIdentity<'_> {
                 id: FederatedCredentialBody::id(&self.id, &credential_name(credential.suffix))
                     .into(),
                 effect: AzureEffect::FederatedCredential(FederatedCredential {
-                    issuer: self.issuer.to_owned(),
+                    issuer: IssuerReference::Url(self.issuer.to_owned()),
                     subject: credential.subject(),
                     audience: OPENSHIFT_AUDIENCE.to_owned(),
                 }),

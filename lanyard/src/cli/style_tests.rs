@@ -7,7 +7,7 @@ use crate::exit::{EXIT_CODES_HEADING, EXIT_CODES_HELP};
 use crate::output::OUTPUT_HEADING;
 
 /// The commands without output formats, and why.
-const WITHOUT_OUTPUT_FORMATS: [(&str, &str); 16] = [
+const WITHOUT_OUTPUT_FORMATS: [(&str, &str); 17] = [
     ("render", "prints objects of Kubernetes, for kubectl"),
     ("ccoctl azure create-key-pair", "has the flags of ccoctl"),
     ("node", "runs until SIGTERM"),
@@ -23,6 +23,7 @@ const WITHOUT_OUTPUT_FORMATS: [(&str, &str); 16] = [
     ("azure drill start", "prints one message"),
     ("azure drill stop", "prints one message"),
     ("completions", "prints a script"),
+    ("fleet schema", "prints a JSON Schema"),
     ("man", "writes files"),
 ];
 

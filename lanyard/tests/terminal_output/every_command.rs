@@ -29,6 +29,9 @@ const WITHOUT_OUTPUT_SNAPSHOT: &[(&str, &str)] = &[
     ("ccoctl azure create-managed-identities", "prints the summary of `apply azure`"),
     ("ccoctl azure create-all", "prints the summary of `apply azure`; see ccoctl.rs"),
     ("ccoctl azure delete", "prints the plan and the summary of `destroy`; see ccoctl.rs"),
+    ("fleet plan", "prints the plan of `plan azure` for each cluster"),
+    ("fleet apply", "prints the plan and the summary of `apply azure` for each cluster"),
+    ("fleet schema", "prints a JSON Schema"),
     ("node", "runs until SIGTERM"),
     ("node policy suggest", "prints a policy as YAML or JSON; see policy.rs"),
     ("operator", "runs until SIGTERM, or needs an API server"),
@@ -46,6 +49,8 @@ const WITHOUT_OUTPUT_SNAPSHOT: &[(&str, &str)] = &[
 const WITHOUT_CHECKED_DOCUMENT: &[(&str, &str)] = &[
     ("create cluster azure", "needs an API server, except for --render, which prints no document"),
     ("destroy cluster azure", "needs an API server"),
+    ("fleet plan", "contains the document of `plan azure` for each cluster"),
+    ("fleet apply", "contains the document of `apply azure` for each cluster"),
     ("node policy suggest", "prints a policy, in the format that `node --policy-file` reads"),
     ("azure serve", "runs until SIGTERM; the tests with a local Azure read its document"),
 ];

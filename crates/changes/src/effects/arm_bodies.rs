@@ -30,7 +30,7 @@ const ROLE_ASSIGNMENT_PROPERTIES: [&str; 7] = [
     "delegatedManagedIdentityResourceId",
 ];
 
-const VERSIONS_AND_STATES: [&str; 3] = ["etag", "provisioningState", "systemData"];
+const VERSIONS_AND_STATES: [&str; 4] = ["etag", "eTag", "provisioningState", "systemData"];
 
 /// Removes the versions and states of subresources, which change with each write.
 fn without_states(mut body: Value) -> Value {
@@ -53,7 +53,7 @@ fn without_states(mut body: Value) -> Value {
 
 /// Removes what Azure sets itself: ids and states of the resource.
 pub(super) fn writable_body(mut body: Value) -> Value {
-    const READ_ONLY: [&str; 5] = ["etag", "id", "name", "type", "systemData"];
+    const READ_ONLY: [&str; 6] = ["etag", "eTag", "id", "name", "type", "systemData"];
     if let Some(body) = body.as_object_mut() {
         body.retain(|name, _| !READ_ONLY.contains(&name.as_str()));
     }

@@ -97,14 +97,16 @@ impl Effect for ArmResource {
     }
 
     fn diff(&self, found: &LiveResource, live: &LiveState) -> Vec<PropertyDifference> {
-        if self.usage != EffectUsage::Own {
+        if !matches!(self.usage, EffectUsage::Own | EffectUsage::Adjusted) {
             return Vec::new();
         }
         // A reference without a value belongs to a resource that does not exist yet, so it differs.
         let body = self.desired_body(live);
         let mut differences =
             property_differences(body.as_ref().unwrap_or(&self.body), &found.body);
-        differences.extend(failed_state(&found.body));
+        if self.usage == EffectUsage::Own {
+            differences.extend(failed_state(&found.body));
+        }
         differences
     }
 

@@ -88,8 +88,7 @@ impl AzureAccess {
     ) -> Result<WriteProgress, EffectError> {
         let id = existing.map_or(id, |existing| &existing.id);
         let mut request = ArmRequest::put(id.as_str(), api_version, body);
-        request.if_match =
-            existing.and_then(|existing| existing.body["etag"].as_str()).map(str::to_owned);
+        request.if_match = existing.and_then(|existing| version_tag(&existing.body));
         self.start(&request).await
     }
 
@@ -229,6 +228,12 @@ impl lanyard_clock::ErrorHint for UnreadableOperationError {
     fn hint(&self) -> Option<std::borrow::Cow<'static, str>> {
         Some("check who can write to the journal".into())
     }
+}
+
+/// The version of a resource for `If-Match`: `etag` of network resources and zones, `eTag` of managed clusters.
+fn version_tag(body: &Value) -> Option<String> {
+    let tag = ["etag", "eTag"].iter().find_map(|name| body[*name].as_str());
+    tag.map(str::to_owned)
 }
 
 fn is_role_assignment(id: &ResourceId) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lanyard_changes::{
     ContainerAccess, JournalAccess, JournalCluster, JournalEvent, JournalHolder, JournalLocation,
-    JournalTarget, StackError,
+    JournalTarget, StackError, StackRule,
 };
 use lanyard_clock::SharedClock;
 use lanyard_infra::stacks;
@@ -24,7 +24,8 @@ pub(in crate::commands) struct StateArgs {
     /// The journal, which records what lanyard created: a directory, or a blob container or a prefix in it, such as
     /// `https://ACCOUNT.blob.core.windows.net/CONTAINER/PREFIX`
     /// [default: `$LANYARD_STATE/SUBSCRIPTION/NAME` or `$XDG_STATE_HOME/lanyard/SUBSCRIPTION/NAME`; NAME is the
-    /// infrastructure id of a cluster, otherwise the command and its name, such as `keyvault-harbour-dev`]
+    /// infrastructure id of a cluster, otherwise the command and its name, such as `keyvault-harbour-dev`. A fleet has a
+    /// journal for each cluster in it; default: `$LANYARD_STATE/fleet` or `$XDG_STATE_HOME/lanyard/fleet`]
     #[arg(long, value_name = "DIR|URL")]
     state: Option<JournalLocation>,
 }
@@ -58,7 +59,23 @@ impl StateArgs {
         let JournalContext { account, environment, .. } = context;
         let location =
             self.location(environment, account.endpoints, &account.subscription, name)?;
-        let access = context.access();
+        let access = context.access(stacks::can_contain);
+        Ok(JournalTarget { location, cluster, access, on_event: print_event })
+    }
+
+    /// The journal of one cluster of a fleet.
+    pub(in crate::commands) fn fleet_journal(
+        &self,
+        context: JournalContext<'_>,
+        cluster: JournalCluster,
+    ) -> Result<JournalTarget, CommandError> {
+        let base = match &self.state {
+            Some(location) => location.clone(),
+            None => default_base(context.environment)?.join(&["fleet"]),
+        };
+        check_host(&base, context.account.endpoints)?;
+        let location = base.join(&[&cluster.infra_id, &cluster.name]);
+        let access = context.access(lanyard_fleet::can_contain);
         Ok(JournalTarget { location, cluster, access, on_event: print_event })
     }
 
@@ -87,7 +104,7 @@ impl StateArgs {
         if let Err(error) = check_host(location, context.account.endpoints) {
             return Some(Err(error));
         }
-        let cluster = location.read_cluster(&context.access()).await;
+        let cluster = location.read_cluster(&context.access(stacks::can_contain)).await;
         Some(cluster.map_err(StackError::from).map_err(CommandError::from))
     }
 }
@@ -107,7 +124,7 @@ fn check_host(location: &JournalLocation, endpoints: &CloudEndpoints) -> Result<
 }
 
 impl JournalContext<'_> {
-    fn access(self) -> JournalAccess {
+    fn access(self, stack_rule: StackRule) -> JournalAccess {
         let Self { account, clock, lock_timeout, .. } = self;
         JournalAccess {
             container: ContainerAccess {
@@ -116,7 +133,7 @@ impl JournalContext<'_> {
             },
             holder: this_process(clock),
             clock: SharedClock::clone(clock),
-            stack_rule: stacks::can_contain,
+            stack_rule,
             lock_timeout,
         }
     }

@@ -1,0 +1,145 @@
+//! The fields of a `fleet.yaml`, as the user writes them. Names and ids are text, so that every problem with them is
+//! reported.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Applications, the AKS clusters on which they run, and what their identities may read.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct FleetDocument {
+    /// The version of the format: `lanyard.dev/v1alpha1`.
+    pub(crate) api_version: String,
+    /// The kind: `Fleet`.
+    pub(crate) kind: String,
+    pub(crate) metadata: FleetMetadata,
+    /// Values for all clusters that do not have their own.
+    #[serde(default)]
+    pub(crate) defaults: ClusterDefaults,
+    /// The AKS clusters.
+    pub(crate) clusters: Vec<ClusterEntry>,
+    /// The applications. Each has an identity of its own on each cluster.
+    pub(crate) applications: Vec<ApplicationEntry>,
+}
+
+/// The name of the fleet.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct FleetMetadata {
+    /// The name of the fleet: a DNS label. Journals and tags contain it.
+    pub(crate) name: String,
+}
+
+/// Where lanyard creates the identities of a cluster, and what it may change of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ClusterDefaults {
+    /// The subscription of the identities. By default, that of the cluster.
+    pub(crate) identity_subscription: Option<String>,
+    /// The resource group of the identities. It is created if it does not exist.
+    pub(crate) identity_resource_group: Option<String>,
+    /// The region of the identities. By default, that of the cluster.
+    pub(crate) location: Option<String>,
+    /// Further tags of the identities.
+    pub(crate) tags: Option<BTreeMap<String, String>>,
+    /// Whether lanyard may enable the OIDC issuer and workload identity of a cluster, which restarts its API server.
+    pub(crate) oidc_issuer: Option<OidcIssuerMode>,
+}
+
+/// What happens if a cluster has no OIDC issuer, or no workload identity.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OidcIssuerMode {
+    /// Lanyard enables both. This restarts the API server of the cluster.
+    Enable,
+    /// The plan cannot be applied.
+    #[default]
+    Require,
+}
+
+/// An AKS cluster.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct ClusterEntry {
+    /// The name of the cluster in the fleet: a DNS label.
+    pub(crate) name: String,
+    /// The id of the AKS cluster in Azure Resource Manager.
+    pub(crate) id: String,
+    /// Labels, by which overlays and waves select clusters.
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Values that differ from the defaults.
+    #[serde(flatten)]
+    pub(crate) own: ClusterDefaults,
+}
+
+/// An application.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ApplicationEntry {
+    /// The name of the application: a DNS label.
+    pub(crate) name: String,
+    /// The namespace of its pods.
+    pub(crate) namespace: String,
+    /// The ServiceAccount of its pods. By default, the name of the application.
+    pub(crate) service_account: Option<String>,
+    /// The audience of the ServiceAccount tokens. By default, `api://AzureADTokenExchange`.
+    pub(crate) audience: Option<String>,
+    /// The name of the identity on each cluster. By default, `${fleet}-${application}-${cluster}`.
+    pub(crate) identity_name: Option<String>,
+    /// The vault secrets that the identities may read.
+    pub(crate) key_vault: Option<KeyVaultEntry>,
+    /// Values that only some clusters have.
+    #[serde(default)]
+    pub(crate) overlays: Vec<OverlayEntry>,
+}
+
+/// Secrets of a vault.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct KeyVaultEntry {
+    /// The id of the vault in Azure Resource Manager.
+    pub(crate) id: String,
+    /// The names of the secrets. Each identity gets a role on each of them, and none on the vault.
+    pub(crate) secrets: Vec<String>,
+}
+
+/// Values of an application on the clusters with certain labels.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct OverlayEntry {
+    /// The labels that a cluster must have, all of them. The label `name` is the name of the cluster.
+    pub(crate) match_labels: BTreeMap<String, String>,
+    /// The vault secrets in place of those of the application.
+    pub(crate) key_vault: Option<KeyVaultEntry>,
+}
+
+/// The JSON Schema of a `fleet.yaml`, for editors.
+pub fn fleet_schema() -> Schema {
+    schemars::schema_for!(FleetDocument)
+}
+
+/// The fields of an object by the JSON Schema, following references within the schema. `None` if any field is allowed.
+pub(crate) fn schema_fields<'a>(
+    schema: &'a Value,
+    root: &'a Value,
+) -> Option<&'a Map<String, Value>> {
+    resolve(schema, root).get("properties")?.as_object()
+}
+
+/// The schema of the items of an array.
+pub(crate) fn schema_items<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
+    resolve(schema, root).get("items")
+}
+
+/// The schema to which a reference within the schema points, also one of an optional value.
+fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let one_of = schema.get("anyOf").and_then(Value::as_array);
+    let schema = one_of.and_then(|schemas| schemas.first()).unwrap_or(schema);
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
+    target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
+}

@@ -1,0 +1,336 @@
+//! Reads a `fleet.yaml`: variables of the environment, unknown fields, and every value.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use lanyard_clock::ErrorHint;
+use lanyard_infra::azure_name_rules::{AzureNameRule, MANAGED_IDENTITY, RESOURCE_GROUP};
+use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
+
+use crate::document_variables::resolve_variables;
+use crate::fleet::{
+    Application, Fleet, FleetCluster, FleetLabel, IdentityPlace, NAME_LABEL, Overlay, VaultSecrets,
+};
+use crate::fleet_document::{
+    ApplicationEntry, ClusterDefaults, ClusterEntry, FleetDocument, KeyVaultEntry,
+};
+use crate::unknown_fields::find_unknown_fields;
+
+const API_VERSION: &str = "lanyard.dev/v1alpha1";
+const KIND: &str = "Fleet";
+const DEFAULT_AUDIENCE: &str = "api://AzureADTokenExchange";
+const DEFAULT_IDENTITY_NAME: &str = "${fleet}-${application}-${cluster}";
+const CLUSTER_TYPE: &str = "Microsoft.ContainerService/managedClusters";
+const VAULT_TYPE: &str = "Microsoft.KeyVault/vaults";
+
+/// A `fleet.yaml` cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FleetFileError {
+    /// The file cannot be read.
+    #[error("{path} cannot be read")]
+    Unreadable {
+        /// The path of the file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The file is not YAML, or a field has a value of another type.
+    #[error("{path} is not a fleet file: {problem}")]
+    Malformed {
+        /// The path of the file.
+        path: PathBuf,
+        /// Where, and why.
+        problem: String,
+    },
+    /// Fields are unknown, or have invalid values.
+    #[error("{path} has {}: {}", count_problems(.problems), .problems.join("; "))]
+    Values {
+        /// The path of the file.
+        path: PathBuf,
+        /// One problem for each field.
+        problems: Vec<String>,
+    },
+}
+
+fn count_problems(problems: &[String]) -> String {
+    match problems {
+        [_] => "a problem".to_owned(),
+        _ => format!("{} problems", problems.len()),
+    }
+}
+
+impl ErrorHint for FleetFileError {
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::Unreadable { .. } => "check the path and its permissions",
+            Self::Malformed { .. } | Self::Values { .. } => {
+                "correct the file; `lanyard fleet schema` prints its JSON Schema, with which editors complete and check it"
+            }
+        }))
+    }
+
+    fn is_invalid_input(&self) -> bool {
+        true
+    }
+}
+
+impl Fleet {
+    /// Reads a `fleet.yaml`. `variable` returns a variable of the environment.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetFileError`], which names every problem with fields.
+    pub fn read(
+        path: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, FleetFileError> {
+        let named = || path.to_owned();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| FleetFileError::Unreadable { path: named(), source })?;
+        Self::parse(&text, variable).map_err(|problem| match problem {
+            ParseFleetError::Malformed(problem) => {
+                FleetFileError::Malformed { path: named(), problem }
+            }
+            ParseFleetError::Values(problems) => FleetFileError::Values { path: named(), problems },
+        })
+    }
+
+    fn parse(
+        text: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ParseFleetError> {
+        let malformed = |problem: String| ParseFleetError::Malformed(problem);
+        let mut value: serde_json::Value =
+            serde_saphyr::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let mut problems = Problems::default();
+        problems.0.extend(resolve_variables(&mut value, &variable));
+        problems.0.extend(find_unknown_fields(&value));
+        if !problems.0.is_empty() {
+            return Err(ParseFleetError::Values(problems.0));
+        }
+        let document: FleetDocument = serde_path_to_error::deserialize(value)
+            .map_err(|error| malformed(format!("`{}`: {}", error.path(), error.inner())))?;
+        let fleet = check_document(document, &mut problems);
+        fleet.filter(|_| problems.0.is_empty()).ok_or(ParseFleetError::Values(problems.0))
+    }
+}
+
+/// Why the text of a `fleet.yaml` cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+enum ParseFleetError {
+    Malformed(String),
+    Values(Vec<String>),
+}
+
+/// `None` if a required value is invalid.
+fn check_document(document: FleetDocument, problems: &mut Problems) -> Option<Fleet> {
+    let FleetDocument { api_version, kind, metadata, defaults, clusters, applications } = document;
+    problems.require(
+        "apiVersion",
+        api_version == API_VERSION,
+        format_args!("is not `{API_VERSION}`"),
+    );
+    problems.require("kind", kind == KIND, format_args!("is not `{KIND}`"));
+    problems.require("clusters", !clusters.is_empty(), "is empty");
+    problems.require("applications", !applications.is_empty(), "is empty");
+    let name = problems.parse::<FleetLabel>("metadata.name", &metadata.name);
+    problems.reject_duplicates("clusters", clusters.iter().map(|it| it.name.as_str()));
+    problems.reject_duplicates("clusters[].id", clusters.iter().map(|it| it.id.as_str()));
+    problems.reject_duplicates("applications", applications.iter().map(|it| it.name.as_str()));
+    let clusters = clusters.into_iter().enumerate();
+    let clusters: Vec<_> = clusters
+        .filter_map(|(index, it)| it.check(&defaults, &format!("clusters[{index}]"), problems))
+        .collect();
+    let applications = applications.into_iter().enumerate();
+    let applications: Vec<_> = applications
+        .filter_map(|(index, it)| it.check(&format!("applications[{index}]"), problems))
+        .collect();
+    let fleet = Fleet { name: name?, clusters, applications };
+    check_identities(&fleet, problems);
+    Some(fleet)
+}
+
+impl ClusterEntry {
+    fn check(
+        self,
+        defaults: &ClusterDefaults,
+        path: &str,
+        problems: &mut Problems,
+    ) -> Option<FleetCluster> {
+        let Self { name, id, labels, own } = self;
+        let name = problems.parse(&format!("{path}.name"), &name);
+        let id = problems.parse_id(&format!("{path}.id"), &id, CLUSTER_TYPE);
+        let is_reserved = labels.contains_key(NAME_LABEL);
+        problems.require(
+            &format!("{path}.labels"),
+            !is_reserved,
+            "contains `name`, which is the label of the cluster's name",
+        );
+        let subscription =
+            own.identity_subscription.as_ref().or(defaults.identity_subscription.as_ref());
+        let subscription = match subscription {
+            Some(text) => problems.parse(&format!("{path}.identitySubscription"), text),
+            None => id.as_ref().map(|(_, subscription)| subscription.clone()),
+        };
+        let group_path = format!("{path}.identityResourceGroup");
+        let group =
+            own.identity_resource_group.or_else(|| defaults.identity_resource_group.clone());
+        let group = group.unwrap_or_default();
+        if group.is_empty() {
+            problems.add(&group_path, "is missing, also in `defaults`");
+        } else {
+            problems.check_name(&group_path, RESOURCE_GROUP, &group);
+        }
+        let location = own.location.or_else(|| defaults.location.clone());
+        let tags = own.tags.or_else(|| defaults.tags.clone()).unwrap_or_default();
+        let identities =
+            IdentityPlace { subscription: subscription?, resource_group: group, location, tags };
+        let oidc_issuer = own.oidc_issuer.or(defaults.oidc_issuer).unwrap_or_default();
+        let (id, _) = id?;
+        Some(FleetCluster { name: name?, id, labels, identities, oidc_issuer })
+    }
+}
+
+impl ApplicationEntry {
+    fn check(self, path: &str, problems: &mut Problems) -> Option<Application> {
+        let name: Option<FleetLabel> = problems.parse(&format!("{path}.name"), &self.name);
+        let namespace = problems.parse(&format!("{path}.namespace"), &self.namespace);
+        let account = self.service_account.as_ref().unwrap_or(&self.name);
+        let account_path = format!("{path}.serviceAccount");
+        // The default is the name, whose problems are reported once.
+        let service_account = if self.service_account.is_some() {
+            problems.parse(&account_path, account)
+        } else {
+            name.clone()
+        };
+        let audience = self.audience.unwrap_or_else(|| DEFAULT_AUDIENCE.to_owned());
+        problems.require(&format!("{path}.audience"), !audience.trim().is_empty(), "is empty");
+        let secrets = check_secrets(self.key_vault, &format!("{path}.keyVault"), problems);
+        let overlays = self.overlays.into_iter().enumerate().map(|(index, overlay)| {
+            let path = format!("{path}.overlays[{index}]");
+            let labels = overlay.match_labels;
+            problems.require(&format!("{path}.matchLabels"), !labels.is_empty(), "is empty");
+            let secrets = check_secrets(overlay.key_vault, &format!("{path}.keyVault"), problems);
+            Overlay { match_labels: labels, secrets }
+        });
+        let overlays = overlays.collect();
+        let identity_name = self.identity_name.unwrap_or_else(|| DEFAULT_IDENTITY_NAME.to_owned());
+        Some(Application {
+            name: name?,
+            namespace: namespace?,
+            service_account: service_account?,
+            audience,
+            identity_name,
+            secrets,
+            overlays,
+        })
+    }
+}
+
+/// `None` without access to secrets, and for an invalid one, which is reported as a problem.
+fn check_secrets(
+    entry: Option<KeyVaultEntry>,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<VaultSecrets> {
+    let KeyVaultEntry { id, secrets } = entry?;
+    let secrets_path = format!("{path}.secrets");
+    problems.require(&secrets_path, !secrets.is_empty(), "is empty");
+    problems.reject_duplicates(&secrets_path, secrets.iter().map(String::as_str));
+    let vault = problems.parse_id(&format!("{path}.id"), &id, VAULT_TYPE);
+    let names = secrets.iter().enumerate();
+    let names: Vec<_> = names
+        .map(|(index, name)| problems.parse(&format!("{secrets_path}[{index}]"), name))
+        .collect();
+    let (vault, subscription) = vault?;
+    let names = names.into_iter().collect::<Option<_>>()?;
+    Some(VaultSecrets { vault, subscription, names })
+}
+
+/// Checks the names of all identities, which contain names of the file: by Azure's rules, and that no two are equal.
+fn check_identities(fleet: &Fleet, problems: &mut Problems) {
+    let mut owners = BTreeMap::new();
+    for cluster in &fleet.clusters {
+        for (index, application) in fleet.applications.iter().enumerate() {
+            let path = format!("applications[{index}].identityName");
+            let name = application.identity_name(&fleet.name, &cluster.name);
+            problems.check_name(&path, MANAGED_IDENTITY, &name);
+            let place = &cluster.identities;
+            let id =
+                (place.subscription.as_str(), &place.resource_group, name.to_ascii_lowercase());
+            let owner = format!("`{}` on `{}`", application.name, cluster.name);
+            if let Some(other) = owners.insert(id, owner.clone()) {
+                let problem = format!("gives {other} and {owner} the same identity `{name}`");
+                problems.add(&path, problem);
+            }
+        }
+    }
+}
+
+/// The problems with the values of fields.
+#[derive(Debug, Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, path: &str, problem: impl std::fmt::Display) {
+        let problem = format!("`{path}` {problem}");
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    fn require(&mut self, path: &str, holds: bool, problem: impl std::fmt::Display) {
+        if !holds {
+            self.add(path, problem);
+        }
+    }
+
+    fn parse<T: FromStr<Err: std::error::Error>>(&mut self, path: &str, text: &str) -> Option<T> {
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.add(path, format_args!("is invalid: {}", format_error_chain(&error)));
+                None
+            }
+        }
+    }
+
+    /// Parses the id of a resource with this type, and its subscription.
+    fn parse_id(
+        &mut self,
+        path: &str,
+        text: &str,
+        resource_type: &str,
+    ) -> Option<(ArmResourceId, SubscriptionId)> {
+        let id: ArmResourceId = self.parse(path, text)?;
+        let has_type = id.has_type(resource_type);
+        self.require(
+            path,
+            has_type,
+            format_args!("is not the id of a resource of the type `{resource_type}`"),
+        );
+        let subscription = self.parse(path, id.subscription())?;
+        has_type.then_some((id, subscription))
+    }
+
+    fn check_name(&mut self, path: &str, rule: AzureNameRule, name: &str) {
+        if let Err(error) = rule.check(name) {
+            self.add(path, format_args!("is invalid: {error}"));
+        }
+    }
+
+    fn reject_duplicates<'a>(&mut self, path: &str, names: impl Iterator<Item = &'a str>) {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            if !seen.insert(name.to_ascii_lowercase()) {
+                self.add(path, format_args!("contains `{name}` twice"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
