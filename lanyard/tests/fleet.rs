@@ -109,3 +109,24 @@ fn cluster_that_is_created_again_gets_a_credential_beside_the_earlier_one() {
     let (code, _) = fleet.azure.run(&["fleet", "plan", "--exit-code"]);
     assert_eq!(code, Some(0));
 }
+
+#[test]
+fn failed_wave_leaves_the_clusters_of_later_waves_as_they_are() {
+    let fleet = FleetWorkspace::start(&["weu-1", "weu-2", "weu-3"], "enable");
+    let waves =
+        "[{ name: first, matchLabels: { name: weu-2 } }, { name: rest, maxConcurrency: 2 }]";
+    fleet.add_to_file(&format!("rollout: {{ waves: {waves} }}\n"));
+    fleet.deny_identities_of("weu-2", true);
+    let (code, run) = fleet.run_json(&["fleet", "apply"]);
+    assert_eq!(code, Some(1), "{run}");
+    assert_eq!(run["clusters"][0]["cluster"], "weu-2", "{run}");
+    assert_eq!(run["notStarted"], json!(["weu-1", "weu-3"]));
+    assert!(fleet.cluster("weu-1")["properties"]["oidcIssuerProfile"]["issuerURL"].is_null());
+
+    fleet.deny_identities_of("weu-2", false);
+    let run = fleet.azure.succeed_json(&["fleet", "apply", "--wave", "first"]);
+    assert_eq!(run["clusters"].as_array().unwrap().len(), 1, "{run}");
+    let run = fleet.azure.succeed_json(&["fleet", "apply"]);
+    assert_eq!(run["clusters"].as_array().unwrap().len(), 3, "{run}");
+    assert_eq!(fleet.readers_of("db-password").len(), 3);
+}

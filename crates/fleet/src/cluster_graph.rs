@@ -13,8 +13,9 @@ use lanyard_vocabulary::{ArmResourceId, RoleDefinitionId, SecretName};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::fleet::{Application, FleetCluster, FleetLabel, VaultSecrets};
+use crate::fleet::{Application, FleetCluster, VaultSecrets};
 use crate::fleet_document::OidcIssuerMode;
+use crate::fleet_label::FleetLabel;
 use crate::live_cluster::LiveCluster;
 
 /// The stack of the resources of one cluster of a fleet.

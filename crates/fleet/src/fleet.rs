@@ -1,13 +1,13 @@
 //! A valid fleet: applications, the clusters on which they run, and what their identities may read.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use lanyard_azure::ResourceTags;
 use lanyard_vocabulary::{ArmResourceId, SecretName, SubscriptionId};
 
 use crate::fleet_document::OidcIssuerMode;
+use crate::fleet_label::FleetLabel;
+use crate::wave_rule::WaveRule;
 
 /// A valid fleet.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,47 +18,8 @@ pub struct Fleet {
     pub clusters: Vec<FleetCluster>,
     /// The applications, in the order of the file.
     pub applications: Vec<Application>,
-}
-
-/// The name of a fleet, a cluster, an application, a namespace or a ServiceAccount: a DNS label (RFC 1123).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FleetLabel(String);
-
-/// A text is not a DNS label.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` does not have 1 to 63 small letters, digits and `-`, a letter or digit first and last"
-)]
-pub struct ParseFleetLabelError(String);
-
-impl FleetLabel {
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for FleetLabel {
-    type Err = ParseFleetLabelError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let is_label = (1..=63).contains(&text.len())
-            && text.chars().all(is_allowed)
-            && !text.starts_with('-')
-            && !text.ends_with('-');
-        if is_label {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(ParseFleetLabelError(text.to_owned()))
-        }
-    }
-}
-
-impl fmt::Display for FleetLabel {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
+    /// The waves, in the order of the file.
+    pub(crate) waves: Vec<WaveRule>,
 }
 
 /// An AKS cluster of a fleet.

@@ -23,6 +23,9 @@ pub(crate) struct FleetDocument {
     pub(crate) clusters: Vec<ClusterEntry>,
     /// The applications. Each has an identity of its own on each cluster.
     pub(crate) applications: Vec<ApplicationEntry>,
+    /// The order in which clusters are changed. By default, one after another, in the order of the file.
+    #[serde(default)]
+    pub(crate) rollout: RolloutEntry,
 }
 
 /// The name of the fleet.
@@ -116,6 +119,46 @@ pub(crate) struct OverlayEntry {
     pub(crate) match_labels: BTreeMap<String, String>,
     /// The vault secrets in place of those of the application.
     pub(crate) key_vault: Option<KeyVaultEntry>,
+}
+
+/// The order in which clusters are changed.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RolloutEntry {
+    /// The waves, one after another. A cluster is in the first wave whose labels it has.
+    #[serde(default)]
+    pub(crate) waves: Vec<WaveEntry>,
+}
+
+/// Clusters that are changed before those of the next wave.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct WaveEntry {
+    /// The name of the wave: a DNS label.
+    pub(crate) name: String,
+    /// The labels that a cluster must have, all of them. Without labels, every cluster that is in no earlier wave.
+    #[serde(default)]
+    pub(crate) match_labels: BTreeMap<String, String>,
+    /// The label whose values order the clusters of the wave, numbers before texts. By default, the order of the file.
+    pub(crate) order_by: Option<String>,
+    /// How many clusters are changed at the same time: a number, or a percentage of the wave, which is rounded down to at
+    /// least 1. By default 1.
+    pub(crate) max_concurrency: Option<ShareEntry>,
+    /// How many clusters may fail before no further one is started: a number, or a percentage of the wave, which is rounded
+    /// up. By default 0.
+    pub(crate) max_allowed_failures: Option<ShareEntry>,
+    /// How long to wait after the wave, such as `10m`, before the next one begins.
+    pub(crate) pause_after: Option<String>,
+}
+
+/// A number of clusters, or a percentage such as `25%`.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ShareEntry {
+    /// A number of clusters.
+    Count(usize),
+    /// A percentage.
+    Percentage(String),
 }
 
 /// The JSON Schema of a `fleet.yaml`, for editors.

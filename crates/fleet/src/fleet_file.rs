@@ -7,16 +7,19 @@ use std::str::FromStr;
 
 use lanyard_clock::ErrorHint;
 use lanyard_infra::azure_name_rules::{AzureNameRule, MANAGED_IDENTITY, RESOURCE_GROUP};
-use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain};
+use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain, parse_go_duration};
 
 use crate::document_variables::resolve_variables;
 use crate::fleet::{
-    Application, Fleet, FleetCluster, FleetLabel, IdentityPlace, NAME_LABEL, Overlay, VaultSecrets,
+    Application, Fleet, FleetCluster, IdentityPlace, NAME_LABEL, Overlay, VaultSecrets,
 };
 use crate::fleet_document::{
-    ApplicationEntry, ClusterDefaults, ClusterEntry, FleetDocument, KeyVaultEntry,
+    ApplicationEntry, ClusterDefaults, ClusterEntry, FleetDocument, KeyVaultEntry, ShareEntry,
+    WaveEntry,
 };
+use crate::fleet_label::FleetLabel;
 use crate::unknown_fields::find_unknown_fields;
+use crate::wave_rule::{ClusterShare, WaveRule};
 
 const API_VERSION: &str = "lanyard.dev/v1alpha1";
 const KIND: &str = "Fleet";
@@ -98,7 +101,7 @@ impl Fleet {
         })
     }
 
-    fn parse(
+    pub(crate) fn parse(
         text: &str,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ParseFleetError> {
@@ -120,14 +123,15 @@ impl Fleet {
 
 /// Why the text of a `fleet.yaml` cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-enum ParseFleetError {
+pub(crate) enum ParseFleetError {
     Malformed(String),
     Values(Vec<String>),
 }
 
 /// `None` if a required value is invalid.
 fn check_document(document: FleetDocument, problems: &mut Problems) -> Option<Fleet> {
-    let FleetDocument { api_version, kind, metadata, defaults, clusters, applications } = document;
+    let FleetDocument { api_version, kind, metadata, defaults, clusters, applications, rollout } =
+        document;
     problems.require(
         "apiVersion",
         api_version == API_VERSION,
@@ -148,8 +152,14 @@ fn check_document(document: FleetDocument, problems: &mut Problems) -> Option<Fl
     let applications: Vec<_> = applications
         .filter_map(|(index, it)| it.check(&format!("applications[{index}]"), problems))
         .collect();
-    let fleet = Fleet { name: name?, clusters, applications };
+    problems.reject_duplicates("rollout.waves", rollout.waves.iter().map(|it| it.name.as_str()));
+    let waves = rollout.waves.into_iter().enumerate();
+    let waves: Vec<_> = waves
+        .filter_map(|(index, it)| it.check(&format!("rollout.waves[{index}]"), problems))
+        .collect();
+    let fleet = Fleet { name: name?, clusters, applications, waves };
     check_identities(&fleet, problems);
+    check_waves(&fleet, problems);
     Some(fleet)
 }
 
@@ -248,6 +258,72 @@ fn check_secrets(
     let (vault, subscription) = vault?;
     let names = names.into_iter().collect::<Option<_>>()?;
     Some(VaultSecrets { vault, subscription, names })
+}
+
+impl WaveEntry {
+    fn check(self, path: &str, problems: &mut Problems) -> Option<WaveRule> {
+        let name = problems.parse(&format!("{path}.name"), &self.name);
+        let concurrency = format!("{path}.maxConcurrency");
+        let max_concurrency = self.max_concurrency.map_or(Some(ClusterShare::Count(1)), |share| {
+            let share = share.check(&concurrency, problems)?;
+            let is_none = share == ClusterShare::Count(0);
+            problems.require(
+                &concurrency,
+                !is_none,
+                "is 0; at least one cluster is changed at a time",
+            );
+            Some(share)
+        });
+        let failures = format!("{path}.maxAllowedFailures");
+        let max_allowed_failures = self
+            .max_allowed_failures
+            .map_or(Some(ClusterShare::Count(0)), |share| share.check(&failures, problems));
+        let pause = self.pause_after.as_deref().unwrap_or("0");
+        let pause_after = parse_go_duration(pause);
+        problems.require(
+            &format!("{path}.pauseAfter"),
+            pause_after.is_some(),
+            format_args!("is `{pause}`, not a duration such as `10m`"),
+        );
+        Some(WaveRule {
+            name: name?,
+            match_labels: self.match_labels,
+            order_by: self.order_by,
+            max_concurrency: max_concurrency?,
+            max_allowed_failures: max_allowed_failures?,
+            pause_after: pause_after?,
+        })
+    }
+}
+
+impl ShareEntry {
+    fn check(self, path: &str, problems: &mut Problems) -> Option<ClusterShare> {
+        match self {
+            Self::Count(count) => Some(ClusterShare::Count(count)),
+            Self::Percentage(text) => {
+                let percent = text.strip_suffix('%').and_then(|it| it.parse().ok());
+                let percent = percent.filter(|it| (0..=100).contains(it));
+                let problem =
+                    format!("is `{text}`, not a number or a percentage from `0%` to `100%`");
+                problems.require(path, percent.is_some(), problem);
+                percent.map(ClusterShare::Percentage)
+            }
+        }
+    }
+}
+
+/// Checks that each cluster is in a wave, if there are waves.
+fn check_waves(fleet: &Fleet, problems: &mut Problems) {
+    if fleet.waves.is_empty() {
+        return;
+    }
+    for cluster in fleet.clusters.iter().filter(|it| fleet.wave_of(it).is_none()) {
+        let name = &cluster.name;
+        let problem = format!(
+            "have no wave for `{name}`; a last wave without `matchLabels` has all other clusters"
+        );
+        problems.add("rollout.waves", problem);
+    }
 }
 
 /// Checks the names of all identities, which contain names of the file: by Azure's rules, and that no two are equal.

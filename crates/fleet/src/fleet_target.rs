@@ -12,8 +12,9 @@ use lanyard_infra::AzureSubscription;
 use lanyard_vocabulary::ArmResourceId;
 
 use crate::cluster_graph::ClusterPart;
-use crate::fleet::{Fleet, FleetCluster, FleetLabel};
+use crate::fleet::{Fleet, FleetCluster};
 use crate::fleet_document::OidcIssuerMode;
+use crate::fleet_label::FleetLabel;
 use crate::fleet_rules::FleetRules;
 use crate::live_cluster::LiveCluster;
 use crate::vault_checks::check_vaults;

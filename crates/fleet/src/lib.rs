@@ -10,17 +10,22 @@ mod document_variables;
 mod fleet;
 mod fleet_document;
 mod fleet_file;
+mod fleet_label;
 mod fleet_rules;
 mod fleet_target;
 mod live_cluster;
+mod rollout;
 mod unknown_fields;
 mod vault_checks;
+mod wave_rule;
+mod waves;
 
 pub use cluster_graph::{FLEET, identity_key};
-pub use fleet::{
-    Application, Fleet, FleetCluster, FleetLabel, IdentityPlace, ParseFleetLabelError, VaultSecrets,
-};
+pub use fleet::{Application, Fleet, FleetCluster, IdentityPlace, VaultSecrets};
 pub use fleet_document::{OidcIssuerMode, fleet_schema};
 pub use fleet_file::FleetFileError;
+pub use fleet_label::{FleetLabel, ParseFleetLabelError};
 pub use fleet_rules::{FleetRules, can_contain};
 pub use fleet_target::{FleetTarget, FleetTargetError, journal_cluster};
+pub use rollout::{Rollout, run_waves};
+pub use waves::Wave;

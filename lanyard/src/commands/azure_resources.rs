@@ -12,10 +12,7 @@ pub(in crate::commands) mod shared_stack;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use lanyard_changes::{
-    AzureEffect, CheckedPlan, LiveCheck, RunOptions, RunReport, RunSettings, StackRules,
-    StackTarget,
-};
+use lanyard_changes::{CheckedPlan, LiveCheck, RunOptions, RunReport, RunSettings, StackTarget};
 use lanyard_clock::SharedClock;
 use lanyard_infra::AzureSubscription;
 
@@ -76,8 +73,8 @@ pub(in crate::commands) fn subscription_of(account: &AzureAccount) -> AzureSubsc
 /// Waits for the writes of an interrupted run, then plans, checks and applies. Prints the plan before the first write.
 ///
 /// Returns `None` if the plan cannot be applied; nothing was written then.
-pub(in crate::commands) async fn plan_and_apply<R: StackRules<Effect = AzureEffect>>(
-    target: &StackTarget<R>,
+pub(in crate::commands) async fn plan_and_apply(
+    target: &StackTarget<AzureSubscription>,
     account: &AzureAccount,
     run: &RunArgs,
     live_check: LiveCheck<'_>,

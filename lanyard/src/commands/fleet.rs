@@ -77,12 +77,9 @@ impl FleetArgs {
 }
 
 impl SignedInFleet {
-    /// The selected clusters, in the order of the file.
-    fn clusters(&self) -> impl Iterator<Item = &FleetCluster> {
-        let is_selected = |it: &&FleetCluster| {
-            self.names.is_empty() || self.names.iter().any(|name| name == it.name.as_str())
-        };
-        self.fleet.clusters.iter().filter(is_selected)
+    /// Whether the flags select the cluster.
+    fn is_selected(&self, cluster: &FleetCluster) -> bool {
+        self.names.is_empty() || self.names.iter().any(|name| name == cluster.name.as_str())
     }
 
     /// Looks up the desired resources of a cluster.

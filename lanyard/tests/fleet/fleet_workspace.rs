@@ -53,6 +53,36 @@ impl FleetWorkspace {
         std::fs::write(self.azure.files().join("fleet.yaml"), text).unwrap();
     }
 
+    /// Adds lines to the file.
+    pub(crate) fn add_to_file(&self, lines: &str) {
+        let text = self.azure.read_file("fleet.yaml") + lines;
+        std::fs::write(self.azure.files().join("fleet.yaml"), text).unwrap();
+    }
+
+    /// The exit code and the JSON output of a command.
+    pub(crate) fn run_json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+        let mut command = self.azure.piped_command(arguments);
+        let output = command.args(["--output", "json"]).output().unwrap();
+        (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Has a policy deny the identity of `web` on a cluster, or not any more.
+    pub(crate) fn deny_identities_of(&self, cluster: &str, denies: bool) {
+        if !denies {
+            self.azure.control(Method::DELETE, "faults/policy", None);
+            return;
+        }
+        let message = "Resource was disallowed by policy.";
+        let effect = json!({
+            "type": "status", "status": 403, "code": "RequestDisallowedByPolicy", "message": message,
+        });
+        let path = format!("*/shop-web-{cluster}");
+        let rule = json!({
+            "name": "policy", "service": "arm", "method": "PUT", "path": path, "effect": effect,
+        });
+        self.azure.control(Method::POST, "faults", Some(rule));
+    }
+
     fn create_cluster(&self, name: &str) {
         let pool = json!({
             "name": "system", "mode": "System", "count": 1, "vmSize": "Standard_D4s_v4",

@@ -1,31 +1,42 @@
 //! `lanyard fleet apply`: brings the clusters of a fleet to the state of its file.
 
-use lanyard_changes::RunSummary;
+use lanyard_changes::{
+    CheckedPlan, ProgressEvent, ProgressObserver, ResourceKey, RunSettings, RunSummary,
+};
 use lanyard_clock::SystemClock;
+use lanyard_fleet::{FleetCluster, FleetLabel, run_waves};
 use serde::Serialize;
 
-use super::FleetArgs;
+use super::{FleetArgs, SignedInFleet};
 use crate::commands::azure_account::AccountArgs;
-use crate::commands::azure_resources::{RunArgs, plan_and_apply};
-use crate::exit::{CommandExit, CommandResult};
+use crate::commands::azure_resources::RunArgs;
+use crate::commands::azure_resources::journal_args::JournalContext;
+use crate::commands::azure_resources::progress::ProgressOutput;
+use crate::commands::azure_resources::report::print_plan;
+use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
 
 const EXAMPLE: &str = "\
 Examples:
   lanyard fleet apply --cluster weu-1
+  lanyard fleet apply --wave canary
   lanyard fleet apply -f shop.yaml \\
     --state https://account.blob.core.windows.net/journals/fleets";
 
 /// Bring the clusters of a fleet to the state of its file
 ///
-/// Changes one cluster after another, in the order of the file, and stops at the first that fails. What is as desired is
-/// not written. Run the command again to continue after an interruption.
+/// Changes the clusters in the waves of the file; without waves, one after another. If more clusters of a wave fail than
+/// it allows, no further one is started. What is as desired is not written. Run the command again to continue after an
+/// interruption.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct Args {
     #[command(flatten)]
     fleet: FleetArgs,
+    /// Only the wave with this name; can be repeated
+    #[arg(long = "wave", value_name = "NAME")]
+    waves: Vec<String>,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
@@ -40,27 +51,57 @@ pub(crate) struct Args {
 struct FleetRun<'a> {
     succeeded: bool,
     clusters: Vec<ClusterRun<'a>>,
-    /// The clusters after the one that failed.
+    /// The clusters that were not started, because too many others failed.
     not_started: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
 struct ClusterRun<'a> {
     cluster: &'a str,
-    /// `None` if the plan cannot be applied.
-    run: Option<RunSummary>,
+    #[serde(flatten)]
+    result: ClusterResult,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "result", rename_all = "camelCase")]
+enum ClusterResult {
+    /// The plan was applied. Single resources can have failed.
+    Applied { run: RunSummary },
+    /// The plan has problems. Nothing was written.
+    PlanRejected,
+    /// Nothing was written, or the journal cannot be written.
+    Failed { error: String },
+}
+
+/// Reports the progress of one cluster.
+#[derive(Debug)]
+struct ClusterProgress<'a> {
+    cluster: &'a FleetLabel,
+    output: &'a ProgressOutput,
+}
+
+impl ProgressObserver for ClusterProgress<'_> {
+    fn observe(&self, event: &ProgressEvent) {
+        let key = ResourceKey::new(format!("{}/{}", self.cluster, event.key));
+        self.output.observe(&ProgressEvent { key, ..event.clone() });
+    }
+}
+
+impl ClusterResult {
+    fn succeeded(&self) -> bool {
+        matches!(self, Self::Applied { run } if run.succeeded())
+    }
 }
 
 impl ClusterRun<'_> {
-    fn succeeded(&self) -> bool {
-        self.run.as_ref().is_some_and(RunSummary::succeeded)
-    }
-
     fn text(&self) -> String {
-        let result = self.run.as_ref().map_or_else(
-            || "the plan cannot be applied; nothing was written".to_owned(),
-            ToString::to_string,
-        );
+        let result = match &self.result {
+            ClusterResult::Applied { run } => run.to_string(),
+            ClusterResult::PlanRejected => {
+                "the plan cannot be applied; nothing was written".to_owned()
+            }
+            ClusterResult::Failed { error } => error.clone(),
+        };
         format!("Cluster {}\n{result}", self.cluster)
     }
 }
@@ -69,23 +110,29 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let clock = SystemClock::shared();
     let fleet = args.fleet.sign_in(&args.account, &environment, clock).await?;
     let context = args.run.journal_context(&fleet.account, &environment, &fleet.clock);
-    let mut clusters = fleet.clusters();
-    let mut runs = Vec::new();
-    for cluster in clusters.by_ref() {
-        let target = fleet.target(cluster, context, &args.run.state).await?;
-        output::print_stderr(&format!("Cluster {}", cluster.name));
-        let check = |_: &_| target.findings.clone();
-        let report =
-            plan_and_apply(&target.stack, &fleet.account, &args.run, &check, &fleet.clock).await?;
-        let run = report.map(|report| RunSummary::new(&report, &target.stack));
-        runs.push(ClusterRun { cluster: cluster.name.as_str(), run });
-        if !runs.iter().all(ClusterRun::succeeded) {
-            break;
-        }
+    let mut waves = fleet.fleet.waves(|cluster| fleet.is_selected(cluster));
+    let is_named = |name: &str| args.waves.is_empty() || args.waves.iter().any(|it| it == name);
+    waves.retain(|wave| is_named(wave.name.map_or("", FleetLabel::as_str)));
+    if waves.is_empty() {
+        let message = "--wave: no wave with this name has a selected cluster";
+        return Err(CommandError::invalid_input(message)
+            .with_hint("correct --wave, or `rollout.waves` of the file"));
     }
-    let not_started: Vec<_> = clusters.map(|cluster| cluster.name.as_str()).collect();
-    let succeeded = runs.iter().all(ClusterRun::succeeded);
-    let document = FleetRun { succeeded, clusters: runs, not_started };
+    let progress = args.run.progress();
+    let change = async |cluster| {
+        let applied = apply(&fleet, cluster, context, &args.run, &progress).await;
+        applied.unwrap_or_else(|error| ClusterResult::Failed { error: error.to_string() })
+    };
+    let has_failed = |result: &ClusterResult| !result.succeeded();
+    let rollout = run_waves(&waves, &fleet.clock, change, has_failed).await;
+    progress.end();
+    let clusters = rollout.ended.into_iter();
+    let clusters: Vec<_> = clusters
+        .map(|(cluster, result)| ClusterRun { cluster: cluster.name.as_str(), result })
+        .collect();
+    let not_started: Vec<_> = rollout.not_started.iter().map(|it| it.name.as_str()).collect();
+    let succeeded = not_started.is_empty() && clusters.iter().all(|it| it.result.succeeded());
+    let document = FleetRun { succeeded, clusters, not_started };
     output::print_value(&document, args.output.format, |_| {
         let mut parts: Vec<_> = document.clusters.iter().map(ClusterRun::text).collect();
         if !document.not_started.is_empty() {
@@ -94,4 +141,27 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         parts.join("\n\n")
     })?;
     Ok(if succeeded { CommandExit::Success } else { CommandExit::Failed })
+}
+
+/// Plans, checks and applies one cluster. Prints the plan before the first write.
+async fn apply(
+    fleet: &SignedInFleet,
+    cluster: &FleetCluster,
+    context: JournalContext<'_>,
+    run: &RunArgs,
+    progress: &ProgressOutput,
+) -> Result<ClusterResult, CommandError> {
+    let target = fleet.target(cluster, context, &run.state).await?;
+    let caller = &fleet.account.caller().await?.creator_names;
+    let progress = &ClusterProgress { cluster: &cluster.name, output: progress };
+    let settings = RunSettings { caller, clock: &fleet.clock, progress, options: run.options() };
+    let check = |_: &_| target.findings.clone();
+    let on_plan = |checked: &CheckedPlan| {
+        output::print_stderr(&format!("Cluster {}", cluster.name));
+        print_plan(checked);
+    };
+    let report = target.stack.apply(settings, &check, on_plan).await?;
+    Ok(report.map_or(ClusterResult::PlanRejected, |report| ClusterResult::Applied {
+        run: RunSummary::new(&report, &target.stack),
+    }))
 }

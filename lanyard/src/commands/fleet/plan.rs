@@ -64,7 +64,7 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
         lock_timeout: None,
     };
     let mut plans: Vec<(&str, CheckedPlan)> = Vec::new();
-    for cluster in fleet.clusters() {
+    for cluster in fleet.fleet.clusters.iter().filter(|it| fleet.is_selected(it)) {
         let target = fleet.target(cluster, context, &args.state).await?;
         let recorded = target.stack.journal.read().await?.unwrap_or_default();
         let mut checked = target.stack.plan(&recorded, &|_| target.findings.clone()).await?;
