@@ -67,7 +67,7 @@ impl KmsHttpListeners {
 
     /// Serves the socket and the HTTP endpoints until shutdown is requested. Ends if one of them fails, because a
     /// partially working process would look alive. The socket determines the end: slow HTTP connections delay it by
-    /// at most [`HTTP_SHUTDOWN_TIMEOUT`].
+    /// at most 1 s.
     ///
     /// # Errors
     ///
