@@ -193,10 +193,11 @@ pub trait EffectAccess: fmt::Debug + Send + Sync {
         std::future::ready(Ok(Vec::new()))
     }
 
-    /// Sends the deletion once.
+    /// Sends the deletion of the resource that was read once.
     fn delete(
         &self,
         id: &ResourceId,
+        live: &LiveResource,
     ) -> impl Future<Output = Result<WriteProgress, EffectError>> + Send;
 
     /// Sends the write of an earlier body once, unless the resource is another one than `live` by then.
@@ -207,13 +208,17 @@ pub trait EffectAccess: fmt::Debug + Send + Sync {
         live: Option<&LiveResource>,
     ) -> impl Future<Output = Result<WriteProgress, EffectError>> + Send;
 
-    /// Waits until the service has done an accepted write, and returns the body of the resource.
+    /// Waits until the service has done an accepted write, and returns the body of the resource. A service without
+    /// accepted writes has done them before.
     fn wait(
         &self,
         write: &AcceptedWrite,
         clock: &SharedClock,
         limits: WaitLimits,
-    ) -> impl Future<Output = Result<Value, EffectError>> + Send;
+    ) -> impl Future<Output = Result<Value, EffectError>> + Send {
+        let _ = (write, clock, limits);
+        std::future::ready(Ok(Value::Null))
+    }
 }
 
 /// A write needs a value that another resource provides.

@@ -1,10 +1,13 @@
-//! The effects in Azure Resource Manager and Entra ID, as one type for graphs that contain all of them.
+//! The effects in Azure Resource Manager and Entra ID, as one type for graphs that contain all of them, and those in a
+//! Kubernetes cluster.
 
 mod api_versions;
 mod application_requests;
 mod arm_bodies;
 mod arm_resource;
 mod azure_access;
+#[cfg(feature = "kubernetes")]
+pub(crate) mod cluster;
 mod entra_application;
 mod federated_credential;
 mod group_content;

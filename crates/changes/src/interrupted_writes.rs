@@ -68,7 +68,7 @@ async fn wait_until_settled<A: EffectAccess>(
         if waited > options.retry_timeout {
             return Err(ResourceError::StillChanging { id: record.id.clone(), waited });
         }
-        info!(%key, "waiting until Azure has finished the write of an earlier run");
+        info!(%key, "waiting until the service has finished the write of an earlier run");
         clock.sleep(POLL_PAUSE).await;
     }
 }

@@ -7,7 +7,8 @@
 //! removes exactly what lanyard created.
 //!
 //! The engine knows no kind of resource: it decides order, journal entries, repetition and ownership. An [`Effect`] and
-//! its [`EffectAccess`] send the requests; those of Azure are [`AzureEffect`] and [`AzureAccess`].
+//! its [`EffectAccess`] send the requests; those of Azure are [`AzureEffect`] and [`AzureAccess`]. The feature
+//! `kubernetes` adds those of Kubernetes objects and Helm releases.
 
 mod accepted_write;
 mod apply;
@@ -58,6 +59,12 @@ pub use destroy::destroy;
 pub use destroy_plan::{DestroyPlan, DestroyedResource, KeptGroup, UnrecordedResource};
 pub use effect::{Effect, EffectAccess, EffectUsage, EffectWriteError, UnknownValueError};
 pub use effect_error::{EffectError, EffectErrorCause};
+#[cfg(feature = "kubernetes")]
+pub use effects::cluster::{
+    HelmAccess, HelmChart, HelmError, HelmFailure, HelmRelease, HelmReleaseId, HelmSettings,
+    KubernetesAccess, KubernetesEffectError, KubernetesObject, KubernetesObjectId,
+    OtherClusterError,
+};
 pub use effects::{
     ArmResource, AzureAccess, AzureEffect, AzureGraph, AzureResource, EntraApplication,
     FederatedCredential, IssuerReference, PrincipalReference, RoleAssignment, TagSupport,

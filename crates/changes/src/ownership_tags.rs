@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 const CLUSTER_TAG: &str = "lanyard-cluster";
 /// The tag with the infrastructure id.
 const INFRA_ID_TAG: &str = "lanyard-infra-id";
+/// The annotations of Kubernetes objects with the values of both tags.
+const ANNOTATIONS: [&str; 2] = ["lanyard.dev/cluster", "lanyard.dev/infra-id"];
 
 /// The tags that show which cluster a resource belongs to. They are set when a resource is created, and are not
 /// compared later: an imported resource has none.
@@ -50,10 +52,27 @@ impl OwnershipTags {
         self
     }
 
-    /// Whether the body of a resource has the tags.
+    /// Whether the body of a resource has the tags, or the body of a Kubernetes object the annotations.
     pub fn are_on(&self, body: &Value) -> bool {
         let is_of_other_tool = self.other_tool.as_ref().is_some_and(|mark| mark.is_on(body));
-        is_of_other_tool || self.pairs().iter().all(|(tag, value)| tag_of(body, tag) == Some(value))
+        let annotations = &body["metadata"]["annotations"];
+        is_of_other_tool
+            || self.pairs().iter().all(|(tag, value)| tag_of(body, tag) == Some(value))
+            || self.annotations().iter().all(|(name, value)| annotations[name] == *value)
+    }
+
+    fn annotations(&self) -> [(&'static str, &str); 2] {
+        let [(_, name), (_, infra_id)] = self.pairs();
+        let [cluster, id] = ANNOTATIONS;
+        [(cluster, name), (id, infra_id)]
+    }
+
+    /// Adds the annotations to the body of a Kubernetes object.
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn add_annotations_to(&self, body: &mut Value) {
+        let [(cluster, name), (id, infra_id)] = self.annotations();
+        let marked = json!({ "metadata": { "annotations": { cluster: name, id: infra_id } } });
+        *body = crate::property_diff::merge_properties(&marked, body);
     }
 
     /// The names and values of the tags.

@@ -25,7 +25,7 @@ pub enum ResourceError {
     #[error(transparent)]
     Rejected(#[from] EffectError),
     /// A service rejected the write for now, for longer than the run repeats writes.
-    #[error("Azure still rejects the write after {}s", waited.as_secs())]
+    #[error("the service still rejects the write after {}s", waited.as_secs())]
     TimedOut {
         /// How long the write was repeated.
         waited: Duration,
@@ -34,7 +34,7 @@ pub enum ResourceError {
         source: EffectError,
     },
     /// A write of an earlier run does not end.
-    #[error("Azure is still changing `{id}` after {}s", waited.as_secs())]
+    #[error("the service is still changing `{id}` after {}s", waited.as_secs())]
     StillChanging {
         /// The id of the resource.
         id: ResourceId,

@@ -198,7 +198,7 @@ impl<A: EffectAccess> Step<'_, A> {
         self.announce(id, WriteKind::Delete, bodies).await?;
         let mut attempts = Attempts::begin(self.context);
         loop {
-            let sent = match access.delete(id).await {
+            let sent = match access.delete(id, &live).await {
                 Ok(write) => self.follow(write, progress).await,
                 Err(error) => Err(error.into()),
             };

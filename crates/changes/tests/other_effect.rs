@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lanyard_changes::{
-    AcceptedWrite, CreationMark, DesiredResource, DestroyPlan, Effect, EffectAccess, EffectError,
+    CreationMark, DesiredResource, DestroyPlan, Effect, EffectAccess, EffectError,
     EffectErrorCause, EffectUsage, EffectWriteError, Journal, JournalCluster, LiveResource,
     LiveState, NoProgress, OwnershipTags, Plan, PropertyDifference, ResourceChange, ResourceGraph,
     ResourceId, ResourceKey, RollBackPlan, RunContext, RunOptions, RunReport, StackName,
-    UnknownValueError, WaitLimits, WriteProgress, apply, destroy, open_directory, read_live,
-    roll_back,
+    UnknownValueError, WriteProgress, apply, destroy, open_directory, read_live, roll_back,
 };
 use lanyard_clock::{ErrorHint, RetryClass, SharedClock, SystemClock};
 use parking_lot::Mutex;
@@ -91,7 +90,11 @@ impl EffectAccess for Shelf {
         Ok(note.map(|body| Self::live_resource(id, body)))
     }
 
-    async fn delete(&self, id: &ResourceId) -> Result<WriteProgress, EffectError> {
+    async fn delete(
+        &self,
+        id: &ResourceId,
+        _live: &LiveResource,
+    ) -> Result<WriteProgress, EffectError> {
         self.count_request()?;
         let below = format!("{id}/");
         self.notes.lock().retain(|it, _| it != id.as_str() && !it.starts_with(&below));
@@ -105,15 +108,6 @@ impl EffectAccess for Shelf {
         _live: Option<&LiveResource>,
     ) -> Result<WriteProgress, EffectError> {
         self.put(id, body.clone())
-    }
-
-    async fn wait(
-        &self,
-        _write: &AcceptedWrite,
-        _clock: &SharedClock,
-        _limits: WaitLimits,
-    ) -> Result<Value, EffectError> {
-        Ok(Value::Null)
     }
 }
 

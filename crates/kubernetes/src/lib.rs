@@ -23,6 +23,7 @@ mod access;
 mod access_error;
 mod call;
 mod connections;
+mod objects;
 mod watch;
 
 /// The value of the `User-Agent` header, as the API server's audit log shows it: `<program>/<version>`.
@@ -32,4 +33,5 @@ pub use access::{ApiAccess, KubectlAccess, KubectlContext};
 pub use access_error::AccessError;
 pub use call::{ApiError, ApiRetryPolicy, FieldConflict, KubernetesApi};
 pub use connections::WatchConnection;
+pub use objects::{ObjectClient, ObjectReference};
 pub use watch::{ResourceWatch, WatchUpdate, with_type_meta};

@@ -65,8 +65,8 @@ pub(super) fn suite_flags(
             path_flag("--program", Path::new("node")),
             path_flag("--script", &tools::js_clients(repository)?),
         ],
-        SuiteName::Kubernetes | SuiteName::Operator => vec![node_flag(repository, kubernetes)?],
-        SuiteName::Chart => {
+        SuiteName::Operator => vec![node_flag(repository, kubernetes)?],
+        SuiteName::Kubernetes | SuiteName::Chart => {
             vec![node_flag(repository, kubernetes)?, tool_flag("helm", &go("helm")?.join("helm"))]
         }
         SuiteName::Csi => vec![

@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use super::{PreparedSuite, SuiteArgs, SuiteSetupError, control_plane_options, load_definitions};
 use crate::api_server::{install_definitions, user_client};
 use crate::suites::kubernetes::{self, ChartPermissions, KubernetesSuiteFixture};
+use crate::toolbox::Toolbox;
 
 /// Starts the control plane and returns the trials.
 pub(super) fn prepare_kubernetes_suite(
@@ -26,7 +27,8 @@ pub(super) fn prepare_kubernetes_suite(
         Ok::<_, SuiteSetupError>(plane)
     })?;
     let keep_alive: Arc<dyn Any> = Arc::<ControlPlane>::clone(&plane);
-    let fixture = KubernetesSuiteFixture { plane, runtime: Arc::clone(runtime), permissions };
+    let helm = Toolbox::new(&arguments.tools).program_path("helm")?.to_path_buf();
+    let fixture = KubernetesSuiteFixture { plane, runtime: Arc::clone(runtime), permissions, helm };
     Ok(PreparedSuite { trials: kubernetes::trials(&fixture), keep_alive, request_log: None })
 }
 

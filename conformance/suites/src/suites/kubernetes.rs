@@ -1,13 +1,16 @@
-//! The suite `kubernetes`: the node plugin's use of the Kubernetes API, with a real API server.
+//! The suite `kubernetes`: the use of the Kubernetes API by the node plugin and by the effects of `lanyard fleet`, with a
+//! real API server and Helm.
 
 mod chart_permissions;
 mod class_watch;
+mod cluster_effects;
 mod events;
 mod minimal_permissions;
 mod pod_status;
 mod secret_sync;
 mod trial_fixture;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lanyard_cluster::SharedControlPlane;
@@ -24,6 +27,8 @@ pub(crate) struct KubernetesSuiteFixture {
     pub(crate) runtime: Arc<Runtime>,
     /// The permissions that the chart grants to the node plugin.
     pub(crate) permissions: Arc<ChartPermissions>,
+    /// The program `helm`.
+    pub(crate) helm: PathBuf,
 }
 
 /// The user with the permissions of the node plugin.
@@ -37,6 +42,7 @@ pub(crate) fn trials(suite: &KubernetesSuiteFixture) -> Vec<Trial> {
         events::trials(suite),
         secret_sync::trials(suite),
         minimal_permissions::trials(suite),
+        cluster_effects::trials(suite),
     ] {
         trials.extend(group);
     }

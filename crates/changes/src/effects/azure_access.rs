@@ -187,7 +187,11 @@ impl EffectAccess for AzureAccess {
         Ok(unrecorded_in_group(&self.arm, group, planned, tags).await?)
     }
 
-    async fn delete(&self, id: &ResourceId) -> Result<WriteProgress, EffectError> {
+    async fn delete(
+        &self,
+        id: &ResourceId,
+        _live: &LiveResource,
+    ) -> Result<WriteProgress, EffectError> {
         match unique_name(id) {
             Some(name) => delete_application(&self.graph, name).await,
             None => self.start(&ArmRequest::delete(id.as_str(), version_of(id))).await,

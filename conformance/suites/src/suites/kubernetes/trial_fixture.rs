@@ -1,5 +1,6 @@
 //! The fixture of a trial: a namespace, and clients that count their requests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube::api::{Patch, PatchParams, PostParams};
@@ -28,6 +29,8 @@ pub(super) struct KubernetesTrialFixture {
     pub(super) client: Client,
     /// The permissions that the chart grants to the node plugin.
     pub(super) permissions: Arc<ChartPermissions>,
+    /// The program `helm`.
+    pub(super) helm: PathBuf,
 }
 
 /// A client that records its requests.
@@ -41,7 +44,7 @@ impl KubernetesTrialFixture {
         let client = user_client(&suite.plane, ControlPlane::ADMINISTRATOR).await?;
         let namespace = create_trial_namespace(&client).await?;
         let (plane, rights) = (Arc::clone(&suite.plane), Arc::clone(&suite.permissions));
-        Ok(Self { plane, namespace, client, permissions: rights })
+        Ok(Self { plane, namespace, client, permissions: rights, helm: suite.helm.clone() })
     }
 
     /// Creates a client that records its requests.
