@@ -268,12 +268,11 @@ fn poll(call: &mut OperationContext<'_>, id: Uuid) {
     operation.ended = Some(now);
     let (resource, change) = (operation.resource.clone(), operation.change);
     let outcome = operation.rule.outcome.clone();
-    match (change, &outcome) {
-        (PendingChange::Delete, OperationOutcome::Succeeded) => remove_resource(call, &resource),
-        _ => {
-            let resources = &mut call.azure_mut().resources;
-            resources.set_provisioning_state(&resource, outcome.status(), now);
-        }
+    if (change, &outcome) == (PendingChange::Delete, &OperationOutcome::Succeeded) {
+        remove_resource(call, &resource);
+    } else {
+        let resources = &mut call.azure_mut().resources;
+        resources.set_provisioning_state(&resource, outcome.status(), now);
     }
 }
 
