@@ -236,7 +236,7 @@ impl LocalAzureTarget {
         self.azure.directory()
     }
 
-    /// The variables of the commands of the Azure CLI: credentials and IDs of the test clients.
+    /// The variables of the commands of the Azure CLI: credentials and IDs of the test clients, and URLs.
     pub(crate) async fn command_variables(&self) -> Result<Value, LocalAzureError> {
         let clients = &self.test_clients;
         let federated_token = async |claims: Value| {
@@ -268,6 +268,7 @@ impl LocalAzureTarget {
             "user": clients.user,
             "machine": { "client_id": self.vault_reader },
             "custom_cloud": self.azure.custom_cloud(),
+            "control": self.control_api().url(),
         }))
     }
 

@@ -42,6 +42,7 @@ use lanyard_emulator_core::emulated_service::{
 };
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::azure_service::AzureService;
+use lanyard_emulator_state::fault_rules::ThrottlingProvider;
 use lanyard_emulator_state::request::ServiceReply;
 
 /// Azure Resource Manager: subscriptions, resource groups, resource providers and long-running operations.
@@ -77,13 +78,30 @@ pub const EXTENSION_SERVICE: EmulatedService = EmulatedService::new(
 /// Converts an error of the emulator's engine to the reply of Azure Resource Manager.
 fn arm_engine_error(error: EngineError<'_>) -> ServiceReply {
     match error {
-        EngineError::Throttled { seconds } => {
-            let message = format!(
-                "Number of requests for the subscription exceeded the limit. Please try again after \
-                 '{seconds}' seconds after additional tokens are available. Refer to \
-                 https://aka.ms/arm-throttling for additional information."
-            );
-            coded_error(StatusCode::TOO_MANY_REQUESTS, "SubscriptionRequestsThrottled", &message)
+        EngineError::Throttled { seconds, provider } => {
+            let (code, message) = match provider {
+                // The provider's code is the status: microsoft/onefuzz#249.
+                Some(ThrottlingProvider::ManagedIdentity) => (
+                    "429",
+                    format!(
+                        "Request is temporarily throttled because of too many requests. Retry after \
+                         {seconds} seconds."
+                    ),
+                ),
+                Some(ThrottlingProvider::ContainerService) => (
+                    "Throttled",
+                    format!("The request is throttled. Retry after {seconds} seconds."),
+                ),
+                None => (
+                    "SubscriptionRequestsThrottled",
+                    format!(
+                        "Number of requests for the subscription exceeded the limit. Please try again after \
+                         '{seconds}' seconds after additional tokens are available. Refer to \
+                         https://aka.ms/arm-throttling for additional information."
+                    ),
+                ),
+            };
+            coded_error(StatusCode::TOO_MANY_REQUESTS, code, &message)
         }
         other => management_error_reply(other),
     }

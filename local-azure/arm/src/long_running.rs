@@ -10,7 +10,9 @@ use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_core::operations::{OperationSupport, ServiceOperation};
 use lanyard_emulator_state::authorization::AccessScope;
 use lanyard_emulator_state::request::ServiceReply;
-use lanyard_emulator_state::resources::long_running_rule::{OperationOutcome, PollingStyle};
+use lanyard_emulator_state::resources::long_running_rule::{
+    LongRunningRule, OperationOutcome, PollingStyle,
+};
 use lanyard_emulator_state::resources::stored_operation::{PendingChange, StoredOperation};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -49,18 +51,22 @@ pub(super) struct PendingOperation {
 }
 
 impl PendingOperation {
-    /// Starts an operation. `None` if the settings do not delay those of the resource type.
+    /// Starts an operation. `None` if the settings do not delay those of the resource type, and the operation is
+    /// not held.
     pub(super) fn start(
         call: &mut OperationContext<'_>,
         kind: &ResourceType,
         resource: &AccessScope,
         change: PendingChange,
+        is_held: bool,
     ) -> Option<Self> {
         let resources = &call.azure().resources;
-        let rule = resources.settings.long_running.rule_for(kind.name)?.clone();
-        if rule.is_immediate() {
-            return None;
-        }
+        let rule = resources.settings.long_running.rule_for(kind.name);
+        let rule = match rule.filter(|rule| !rule.is_immediate()) {
+            Some(rule) => rule.clone(),
+            None if is_held => LongRunningRule::of_held_operations(),
+            None => return None,
+        };
         let location = resources.resource(resource).and_then(|known| known.body.get("location"));
         let operation = StoredOperation {
             resource: resource.clone(),
@@ -70,6 +76,7 @@ impl PendingOperation {
             polls_left: rule.polls,
             polls: 0,
             missing_reads_left: rule.missing_reads,
+            is_held,
             rule,
             started: call.now,
             ended: None,
@@ -248,7 +255,7 @@ fn poll(call: &mut OperationContext<'_>, id: Uuid) {
     let now = call.now;
     let Some(operation) = call.azure_mut().resources.operations.get_mut(&id) else { return };
     operation.polls = operation.polls.saturating_add(1);
-    if operation.ended.is_some() {
+    if operation.ended.is_some() || operation.is_held {
         return;
     }
     operation.polls_left = operation.polls_left.saturating_sub(1);
@@ -261,24 +268,11 @@ fn poll(call: &mut OperationContext<'_>, id: Uuid) {
     operation.ended = Some(now);
     let (resource, change) = (operation.resource.clone(), operation.change);
     let outcome = operation.rule.outcome.clone();
-    match (change, &outcome) {
-        (PendingChange::Delete, OperationOutcome::Succeeded) => remove_resource(call, &resource),
-        _ => set_provisioning_state(call, &resource, outcome.status()),
-    }
-}
-
-/// Sets the provisioning state of a stored resource.
-pub(super) fn set_provisioning_state(
-    call: &mut OperationContext<'_>,
-    id: &AccessScope,
-    state: &str,
-) {
-    let now = call.now;
-    if let Some(resource) = call.azure_mut().resources.resource_mut(id) {
-        resource.changed = now;
-        if let Some(Value::Object(properties)) = resource.body.get_mut("properties") {
-            properties.insert("provisioningState".to_owned(), json!(state));
-        }
+    if (change, &outcome) == (PendingChange::Delete, &OperationOutcome::Succeeded) {
+        remove_resource(call, &resource);
+    } else {
+        let resources = &mut call.azure_mut().resources;
+        resources.set_provisioning_state(&resource, outcome.status(), now);
     }
 }
 

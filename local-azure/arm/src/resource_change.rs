@@ -21,6 +21,8 @@ pub struct ResourceWrite<'w, 'c> {
     pub children: Vec<(&'static str, Vec<ArmResource>)>,
     /// Further resources that the write creates, for example the network interface of a private endpoint.
     pub others: Vec<ArmResource>,
+    /// Whether the operation stays in progress until something outside of Azure Resource Manager ends it.
+    pub is_held: bool,
 }
 
 impl ResourceWrite<'_, '_> {

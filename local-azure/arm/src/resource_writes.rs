@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::access::{authorize_call, empty_reply, json_body, json_reply, require_group};
 use super::error::{ArmServiceError, bad_request, conflict};
 use super::locations::{normalize_region, require_region};
-use super::long_running::{PendingOperation, set_provisioning_state};
+use super::long_running::PendingOperation;
 use super::providers::require_registered;
 use super::request_scopes::{parse_request_scope, path_scope, resource_type};
 use super::resource_change::{ResourceDeletion, ResourceWrite};
@@ -110,9 +110,11 @@ pub fn delete_resource(call: &mut OperationContext<'_>) -> Result<ServiceReply, 
     let resources = &call.azure().resources;
     (kind.check_deletion)(&ResourceDeletion { resources, resource: &existing, scope: &id })?;
     if kind.long_running
-        && let Some(operation) = PendingOperation::start(call, kind, &id, PendingChange::Delete)
+        && let Some(operation) =
+            PendingOperation::start(call, kind, &id, PendingChange::Delete, false)
     {
-        set_provisioning_state(call, &id, "Deleting");
+        let now = call.now;
+        call.azure_mut().resources.set_provisioning_state(&id, "Deleting", now);
         return Ok(operation.accepted_reply(call));
     }
     remove_resource(call, &id);
@@ -235,13 +237,22 @@ pub fn write_resource(
         }
     };
     let (children, others) = (Vec::new(), Vec::new());
-    let mut write =
-        ResourceWrite { call, caller, id: &id, existing, body, properties, children, others };
+    let mut write = ResourceWrite {
+        call,
+        caller,
+        id: &id,
+        existing,
+        body,
+        properties,
+        children,
+        others,
+        is_held: false,
+    };
     (kind.prepare)(&mut write)?;
-    let ResourceWrite { mut body, mut properties, children, others, .. } = write;
+    let ResourceWrite { mut body, mut properties, children, others, is_held, .. } = write;
     let pending = kind
         .long_running
-        .then(|| PendingOperation::start(call, kind, &id, PendingChange::Write))
+        .then(|| PendingOperation::start(call, kind, &id, PendingChange::Write, is_held))
         .flatten();
     let state = match (&pending, call.azure().resources.resource(&id)) {
         (None, _) => "Succeeded",

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use lanyard_emulator_state::azure_clouds::AzureClouds;
 use lanyard_emulator_state::azure_service::AzureService;
 use lanyard_emulator_state::azure_state::AzureState;
+use lanyard_emulator_state::fault_rules::ThrottlingProvider;
 use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::request::{ServiceReply, ServiceRequest};
 use lanyard_emulator_state::settings::{EmulatorSettings, SettingsError};
@@ -85,8 +86,9 @@ pub enum EngineError<'e> {
     BodyTooLarge { most: usize },
     /// The error of a fault rule. Without a code, the one that belongs to the status.
     Injected { status: StatusCode, code: Option<&'e str>, message: &'e str },
-    /// A fault rule throttles the request; the client has to wait for some seconds.
-    Throttled { seconds: u32 },
+    /// A fault rule throttles the request; the client has to wait for some seconds. The provider is that with the
+    /// exceeded limit.
+    Throttled { seconds: u32, provider: Option<ThrottlingProvider> },
     /// A fault rule makes the token service respond with this AADSTS code.
     TokenService { code: u32, now: Timestamp, ids: &'e mut IdGenerator },
 }

@@ -68,7 +68,8 @@ pub fn replacement_reply(
     let reply = match &hit.effect {
         FaultEffect::Throttle { retry_after, retry_after_ms } => {
             let wait = RequestedWait::of_throttling(*retry_after, *retry_after_ms, hit.wait);
-            wait.add_headers(error_reply(EngineError::Throttled { seconds: wait.whole_seconds() }))
+            let (seconds, provider) = (wait.whole_seconds(), hit.provider);
+            wait.add_headers(error_reply(EngineError::Throttled { seconds, provider }))
         }
         FaultEffect::Status { status, html, body, code, message, retry_after, retry_after_ms } => {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -4,7 +4,7 @@
 use lanyard_emulator_state::azure_clouds::AzureClouds;
 use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::directory::TrustedIssuer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::emulated_service::ServiceSet;
 
@@ -54,7 +54,13 @@ fn trusted_issuer_document(azure: &AzureState, url: &str) -> Option<Value> {
     };
     if let Some((issuer, _)) = of_issuer(DISCOVERY_PATH) {
         let keys = format!("{}{KEY_SET_PATH}", issuer.trim_end_matches('/'));
-        return Some(serde_json::json!({ "issuer": issuer, "jwks_uri": keys }));
+        return Some(json!({
+            "issuer": issuer,
+            "jwks_uri": keys,
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["RS256"],
+        }));
     }
     of_issuer(KEY_SET_PATH).map(|(_, trusted)| trusted.key_set())
 }

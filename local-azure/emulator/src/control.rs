@@ -8,6 +8,7 @@ mod drills;
 mod federation;
 mod identity_urls;
 mod keys;
+mod managed_clusters;
 mod mutations;
 mod nodes;
 mod page;
@@ -266,6 +267,22 @@ const CONTROL_OPERATIONS: &[ServiceOperation] = &[
         path: "/lanyard/v1/role-assignments",
         support: OperationSupport::Full,
         handler: |call| require_control_header(call, federation::assign_role),
+    },
+    ServiceOperation {
+        id: "ManagedClusters_List",
+        method: Method::GET,
+        path: "/lanyard/v1/managed-clusters",
+        support: OperationSupport::Full,
+        handler: |call| {
+            require_control_header(call, |call| Ok(managed_clusters::list_clusters(call)))
+        },
+    },
+    ServiceOperation {
+        id: "ManagedClusters_Update",
+        method: Method::PATCH,
+        path: "/lanyard/v1/managed-clusters",
+        support: OperationSupport::Full,
+        handler: |call| require_control_header(call, managed_clusters::change_cluster),
     },
     ServiceOperation {
         id: "Keys_Put",

@@ -61,6 +61,7 @@ mod operation_listing;
 pub mod seed;
 mod services;
 mod state_change_error;
+mod subject_token;
 #[cfg(any(test, feature = "test-util"))]
 #[expect(clippy::unwrap_used, reason = "tests call it, and a failure is that of the test")]
 pub mod testing;

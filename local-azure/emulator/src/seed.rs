@@ -30,8 +30,6 @@ pub(crate) use self::credential::{renew_credential, rotate_credential};
 pub(crate) use self::nodes::add_nodes;
 pub(crate) use self::plan::SeedPlan;
 pub use self::seed_error::{SeedError, SeedPlanProblem};
-#[cfg(test)]
-pub(crate) use self::test_clients::SubjectTokenError;
 use crate::fault_plan;
 
 /// Creates the state of `plan`.

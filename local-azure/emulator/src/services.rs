@@ -21,6 +21,8 @@ const SERVICES: &[EmulatedService] = &[
     lanyard_emulator_deployments::SERVICE,
     #[cfg(feature = "resource-providers")]
     lanyard_emulator_resource_providers::SERVICE,
+    #[cfg(feature = "resource-providers")]
+    lanyard_emulator_resource_providers::OIDC_ISSUER_SERVICE,
     lanyard_emulator_arm::EXTENSION_SERVICE,
     lanyard_emulator_keyvault::SERVICE,
     #[cfg(feature = "graph")]

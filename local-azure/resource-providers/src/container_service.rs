@@ -4,6 +4,8 @@
 //! resource group, which are those of the kubelets and of the Key Vault add-on.
 
 pub(crate) mod agent_pools;
+pub(crate) mod issuer_documents;
+mod issuer_profile;
 mod kubernetes_versions;
 
 use base64::Engine;
@@ -30,9 +32,10 @@ use serde_json::{Map, Value, json};
 
 pub(super) use self::agent_pools::AGENT_POOL;
 use self::agent_pools::{AGENT_POOL_TYPE, pool_profile, pool_resource, require_system_pool};
+use self::issuer_profile::{prepare_issuer, publish_issuer};
 use self::kubernetes_versions::{list_versions, resolve_version};
 
-pub(super) const MANAGED_CLUSTER: &str = "Microsoft.ContainerService/managedClusters";
+pub(super) use lanyard_emulator_state::managed_clusters::MANAGED_CLUSTER_TYPE as MANAGED_CLUSTER;
 const USER_ASSIGNED: &str = "Microsoft.ManagedIdentity/userAssignedIdentities";
 
 /// The types that clients can write.
@@ -40,7 +43,10 @@ pub(super) const TYPES: &[ResourceType] = &[CLUSTER_TYPE, AGENT_POOL_TYPE];
 
 const CLUSTER_TYPE: ResourceType = ResourceType {
     prepare: prepare_cluster,
-    release: |_, cluster, _| node_group_of(cluster).into_iter().collect(),
+    release: |azure, cluster, now| {
+        azure.remove_cluster_state(cluster, now);
+        node_group_of(cluster).into_iter().collect()
+    },
     render: Some(render_cluster),
     deletion_status: StatusCode::NO_CONTENT,
     ..ResourceType::regional(
@@ -90,8 +96,10 @@ fn prepare_cluster(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
     let requested = requested.map_or_else(|| version.minor(), ToOwned::to_owned);
     write.properties.insert("kubernetesVersion".to_owned(), json!(requested));
     write.properties.insert("currentKubernetesVersion".to_owned(), json!(version.patch()));
-    complete_identity(write)?;
     let region = write.body.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
+    // First, because new key pairs need a second run of the operation.
+    let issuer = prepare_issuer(write, &region)?;
+    complete_identity(write)?;
     reject_changed_properties(write)?;
     set_names(write, &region);
     let node_group = ensure_node_group(write, &region)?;
@@ -104,9 +112,9 @@ fn prepare_cluster(write: &mut ResourceWrite<'_, '_>) -> Result<(), ServiceReply
             .insert("identityProfile".to_owned(), json!({ "kubeletidentity": identity }));
     }
     complete_add_ons(write, &node_group, &region)?;
-    complete_issuer(write, &region)?;
     set_defaults(write);
-    take_pools(write, version.patch())
+    take_pools(write, version.patch())?;
+    publish_issuer(write, issuer)
 }
 
 /// The properties that a client can set only when it creates a cluster.
@@ -235,32 +243,6 @@ fn complete_add_ons(
     Ok(())
 }
 
-/// Completes `oidcIssuerProfile`. The issuer serves no keys until some are registered.
-fn complete_issuer(write: &mut ResourceWrite<'_, '_>, region: &str) -> Result<(), ServiceReply> {
-    let before = write.existing.as_ref().and_then(|it| it.property("oidcIssuerProfile")).cloned();
-    let url = before.as_ref().and_then(|it| it["issuerURL"].as_str()).map(ToOwned::to_owned);
-    let given = write.properties.get("oidcIssuerProfile").and_then(|it| it["enabled"].as_bool());
-    let enabled = given.unwrap_or(url.is_some());
-    if url.is_some() && !enabled {
-        let message = "The OIDC issuer of a cluster cannot be disabled.";
-        return Err(bad_request("OIDCIssuerFeatureCannotBeDisabled", message));
-    }
-    if !enabled {
-        write.properties.insert("oidcIssuerProfile".to_owned(), json!({ "enabled": false }));
-        return Ok(());
-    }
-    let subscription = write.call.path_parameter("subscription");
-    let tenant = write.resources().subscription(subscription).map(|it| it.tenant.to_string());
-    let id = write.call.ids.next_uuid();
-    let url = url.unwrap_or_else(|| {
-        let tenant = tenant.unwrap_or_default();
-        format!("https://{region}.oic.prod-aks.azure.com/{tenant}/{id}/")
-    });
-    let profile = json!({ "enabled": true, "issuerURL": url });
-    write.properties.insert("oidcIssuerProfile".to_owned(), profile);
-    Ok(())
-}
-
 fn set_defaults(write: &mut ResourceWrite<'_, '_>) {
     let mut network = json!({
         "networkPlugin": "azure",
@@ -319,7 +301,7 @@ fn node_group_of(resource: &ArmResource) -> Option<AccessScope> {
     format!("/subscriptions/{subscription}/resourceGroups/{name}").parse().ok()
 }
 
-/// `POST …/listCluster…Credential`: the kubeconfig in the settings, or a placeholder.
+/// `POST …/listCluster…Credential`: the kubeconfig of the cluster, or that in the settings, or a placeholder.
 fn list_credentials(
     call: &mut OperationContext<'_>,
     action: &str,
@@ -336,8 +318,11 @@ fn list_credentials(
                        local accounts.";
         return Err(bad_request("BadRequest", message));
     }
-    let settings = &call.azure().resources.settings;
-    let kubeconfig = match &settings.kubeconfig {
+    let settings = call.azure().cluster_settings(&id);
+    let of_admin = settings.and_then(|it| it.admin_kubeconfig.as_ref());
+    let of_admin = of_admin.filter(|_| name == "clusterAdmin");
+    let of_cluster = of_admin.or(settings.and_then(|it| it.kubeconfig.as_ref()));
+    let kubeconfig = match of_cluster.or(call.azure().resources.settings.kubeconfig.as_ref()) {
         Some(kubeconfig) => kubeconfig.expose().to_owned(),
         None => placeholder_kubeconfig(cluster, name),
     };

@@ -22,6 +22,9 @@ pub const SERVICE: EmulatedService = EmulatedService {
     ..EmulatedService::new(AzureService::Arm, OPERATIONS)
 };
 
+/// The token issuers of managed clusters.
+pub const OIDC_ISSUER_SERVICE: EmulatedService = container_service::issuer_documents::SERVICE;
+
 const OPERATIONS: &[&[ServiceOperation]] = &[
     managed_identity::IDENTITIES,
     managed_identity::OPERATIONS,

@@ -10,7 +10,8 @@ use lanyard_vocabulary::{Cloud, cloud};
 use url::Url;
 
 pub use self::emulated_cloud::{
-    AudienceService, EmulatedCloud, MANAGED_IDENTITY_DOMAIN, managed_identity_host,
+    AudienceService, EmulatedCloud, MANAGED_IDENTITY_DOMAIN, OIDC_ISSUER_DOMAIN,
+    managed_identity_host,
 };
 use crate::azure_service::AzureService;
 use crate::cloud_domain::CloudDomain;

@@ -33,13 +33,15 @@ pub enum AzureService {
     FileStorage,
     /// The data plane of managed identities, which issues their credentials.
     ManagedIdentity,
+    /// The token issuers of managed clusters (AKS).
+    OidcIssuer,
     /// The emulator's own control API.
     Control,
 }
 
 impl AzureService {
     /// Every service.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Entra,
         Self::Imds,
         Self::AppService,
@@ -53,6 +55,7 @@ impl AzureService {
         Self::TableStorage,
         Self::FileStorage,
         Self::ManagedIdentity,
+        Self::OidcIssuer,
         Self::Control,
     ];
 
@@ -72,6 +75,7 @@ impl AzureService {
             Self::TableStorage => "table-storage",
             Self::FileStorage => "file-storage",
             Self::ManagedIdentity => "managed-identity",
+            Self::OidcIssuer => "oidc-issuer",
             Self::Control => "control",
         }
     }

@@ -4,8 +4,10 @@
 //! of each affected request. Rules never match the control API.
 
 mod effect;
+mod provider_limits;
 mod rate_limit;
 mod reply_change;
+mod token_bucket;
 
 use std::cell::OnceCell;
 
@@ -18,6 +20,7 @@ use uuid::Uuid;
 pub use self::effect::{
     CertificateProblem, ErrorFormat, FaultEffect, FaultPhase, ReplyDelivery, ResetTime,
 };
+pub use self::provider_limits::ThrottlingProvider;
 use self::rate_limit::{PublishedLimits, RateLimit, TokenBucketLimit};
 pub use self::reply_change::ReplyChange;
 use crate::azure_service::AzureService;
@@ -112,6 +115,8 @@ pub struct FaultHit {
     pub effect: FaultEffect,
     /// How long the rate limit of the rule rejects further requests; `None` without a rate limit.
     pub wait: Option<SignedDuration>,
+    /// The resource provider whose published limit the request exceeds.
+    pub provider: Option<ThrottlingProvider>,
     /// A number from 0 to 9,999, which depends on the rule and the number of the request only.
     pub draw: u32,
 }
@@ -218,27 +223,33 @@ const LONGEST_FORM_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 struct RequestSubject<'a> {
     request: &'a ServiceRequest,
-    token_ids: OnceCell<Vec<Uuid>>,
+    token: OnceCell<Option<UnverifiedToken>>,
     form_client_id: OnceCell<Option<EntraClientId>>,
 }
 
 impl<'a> RequestSubject<'a> {
     const fn new(request: &'a ServiceRequest) -> Self {
-        Self { request, token_ids: OnceCell::new(), form_client_id: OnceCell::new() }
+        Self { request, token: OnceCell::new(), form_client_id: OnceCell::new() }
+    }
+
+    /// The bearer token.
+    fn token(&self) -> Option<&UnverifiedToken> {
+        let token = self.token.get_or_init(|| {
+            let (scheme, token) = self.request.header("authorization")?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| UnverifiedToken::parse(token.trim()))?
+        });
+        token.as_ref()
     }
 
     /// The ids of the bearer token: `oid`, and `appid` or `azp`.
-    fn token_ids(&self) -> &[Uuid] {
-        self.token_ids.get_or_init(|| {
-            let token = self.request.header("authorization").and_then(|text| {
-                let (scheme, token) = text.split_once(' ')?;
-                scheme
-                    .eq_ignore_ascii_case("bearer")
-                    .then(|| UnverifiedToken::parse(token.trim()))?
-            });
-            let claim = |name| token.as_ref()?.text_claim(name)?.parse().ok();
-            ["oid", "appid", "azp"].into_iter().filter_map(claim).collect()
-        })
+    fn token_ids(&self) -> impl Iterator<Item = Uuid> {
+        let claim = |name| self.token()?.text_claim(name)?.parse().ok();
+        ["oid", "appid", "azp"].into_iter().filter_map(claim)
+    }
+
+    /// The tenant of the bearer token.
+    fn tenant(&self) -> &str {
+        self.token().and_then(|token| token.text_claim("tid")).unwrap_or_default()
     }
 
     /// The `client_id` of a token request.
@@ -254,14 +265,14 @@ impl<'a> RequestSubject<'a> {
     }
 
     fn is_principal(&self, wanted: Uuid) -> bool {
-        self.token_ids().contains(&wanted)
+        self.token_ids().any(|id| id == wanted)
             || self.form_client_id() == Some(EntraClientId::from(wanted))
     }
 
     /// A text that differs between principals, for limits per principal.
     fn key(&self) -> String {
         let client = || self.form_client_id().map(|client| client.to_string());
-        self.token_ids().first().map(Uuid::to_string).or_else(client).unwrap_or_default()
+        self.token_ids().next().map(|id| id.to_string()).or_else(client).unwrap_or_default()
     }
 }
 
@@ -375,7 +386,7 @@ impl FaultRule {
         subject: &RequestSubject<'_>,
         now: Timestamp,
     ) -> Option<FaultHit> {
-        let mut wait = None;
+        let (mut wait, mut provider) = (None, None);
         if let Some(rate) = &mut self.beyond {
             wait = Some(rate.count_and_check_exceeded(now)?);
         }
@@ -383,11 +394,13 @@ impl FaultRule {
             wait = Some(bucket.take_token(&request.host, &subject.key(), now)?);
         }
         if let Some(limits) = &mut self.limits {
-            wait = Some(limits.take_token(service, request, &subject.key(), now)?);
+            let (principal, tenant) = (subject.key(), subject.tenant());
+            let exceeded = limits.take_token(service, request, &principal, tenant, now)?;
+            (wait, provider) = (Some(exceeded.wait), exceeded.provider);
         }
         let draw = self.count_selected()?;
         let (rule_name, effect) = (self.name.clone(), self.effect.clone());
-        Some(FaultHit { rule_name, effect, wait, draw })
+        Some(FaultHit { rule_name, effect, wait, provider, draw })
     }
 
     /// Counts a request that all other conditions select. Returns the random number of the request if `after`,

@@ -25,6 +25,7 @@ pub mod imds_node;
 pub mod jose;
 pub mod json_error;
 pub mod keys;
+pub mod managed_clusters;
 pub mod managed_identity_credential;
 pub mod management_groups;
 pub mod published_key;

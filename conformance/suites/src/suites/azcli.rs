@@ -213,7 +213,8 @@ impl AzureCliSuite {
         command.arg(runner).arg("serve").arg(cases.join(format!("{area}.yaml")));
         // Variables of the caller could configure the CLI or another sign-in method.
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command.envs(variables).envs(CLI_SETTINGS);
+        // The control API is at a loopback address.
+        command.envs(variables).envs(CLI_SETTINGS).env("NO_PROXY", "127.0.0.1");
         if self.has_lanyard_commands {
             command.envs(azure.lanyard_sign_in()).env("LANYARD", &self.lanyard);
         }

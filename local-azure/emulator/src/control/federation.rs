@@ -1,6 +1,8 @@
 //! External token issuers and their access to identities: a real cluster needs both before its pods
 //! can read the vaults.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 use lanyard_emulator_core::operation_context::OperationContext;
 use lanyard_emulator_state::authorization::{
@@ -10,7 +12,7 @@ use lanyard_emulator_state::directory::{FederatedCredential, TrustedIssuer};
 use lanyard_emulator_state::identity_binding::{
     IdentityBinding, PROXY_TOKEN_AUDIENCE, is_proxy_server_name, proxy_server_name,
 };
-use lanyard_emulator_state::published_key::IssuerJsonWebKey;
+use lanyard_emulator_state::published_key::{IssuerJsonWebKey, RsaPublicJwk};
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_vocabulary::{EntraClientId, RoleDefinitionId};
 use serde::Deserialize;
@@ -20,7 +22,7 @@ use uuid::Uuid;
 use super::{control_error, parse_body};
 
 /// The default audience of a federated identity credential.
-const DEFAULT_AUDIENCE: &str = "api://AzureADTokenExchange";
+pub(super) const DEFAULT_AUDIENCE: &str = "api://AzureADTokenExchange";
 
 /// The body of `PUT issuers`: an issuer, and the content of its `jwks_uri`.
 #[derive(Debug, Deserialize)]
@@ -30,9 +32,26 @@ struct PutIssuerRequest {
     jwks: JsonWebKeySet,
 }
 
+/// A key set, as an issuer publishes it.
 #[derive(Debug, Deserialize)]
-struct JsonWebKeySet {
+pub(super) struct JsonWebKeySet {
     keys: Vec<IssuerJsonWebKey>,
+}
+
+impl JsonWebKeySet {
+    /// The keys that verify federated tokens, by `kid`; at least one.
+    pub(super) fn into_rsa_signing_keys(
+        self,
+    ) -> Result<BTreeMap<String, RsaPublicJwk>, ServiceReply> {
+        let keys: BTreeMap<_, _> =
+            self.keys.into_iter().filter_map(IssuerJsonWebKey::into_rsa_signing_key).collect();
+        if keys.is_empty() {
+            return Err(invalid_body_reply(
+                "`jwks` has no RSA key that signs with RS256, and Entra takes no other.",
+            ));
+        }
+        Ok(keys)
+    }
 }
 
 /// The body of `POST federated-credentials`.
@@ -72,13 +91,7 @@ struct AssignRoleRequest {
 pub(super) fn put_issuer(call: &mut OperationContext<'_>) -> Result<ServiceReply, ServiceReply> {
     let body: PutIssuerRequest = parse_body(call)?;
     require_https(&body.issuer)?;
-    let published: std::collections::BTreeMap<_, _> =
-        body.jwks.keys.into_iter().filter_map(IssuerJsonWebKey::into_rsa_signing_key).collect();
-    if published.is_empty() {
-        return Err(invalid_body_reply(
-            "`jwks` has no RSA key that signs with RS256, and Entra takes no other.",
-        ));
-    }
+    let published = body.jwks.into_rsa_signing_keys()?;
     let keys: Vec<_> = published.keys().cloned().collect();
     let issuer = TrustedIssuer { published, ..TrustedIssuer::default() };
     let issuers = &mut call.azure_mut().directory.issuers;
@@ -206,7 +219,7 @@ fn find_role(call: &OperationContext<'_>, named: &str) -> Result<RoleDefinitionI
 }
 
 /// Rejects an issuer that is not an https URL: Entra fetches the key set over TLS.
-fn require_https(issuer: &str) -> Result<(), ServiceReply> {
+pub(super) fn require_https(issuer: &str) -> Result<(), ServiceReply> {
     let url = url::Url::parse(issuer);
     if url.is_ok_and(|url| url.scheme() == "https" && url.query().is_none()) {
         return Ok(());

@@ -3,17 +3,23 @@
 use http::StatusCode;
 use lanyard_clock::ErrorHint as _;
 use lanyard_emulator_core::operation_context::OperationContext;
+use lanyard_emulator_state::identity_registry::TestClients;
+use lanyard_emulator_state::managed_clusters::issuer_in_profile;
 use lanyard_emulator_state::request::ServiceReply;
 use lanyard_emulator_state::token_policy::TokenPolicy;
 use lanyard_vocabulary::{Component, EntraClientId};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::federation::DEFAULT_AUDIENCE;
+use super::managed_clusters::find_cluster;
 use super::{control_error, parse_body};
 use crate::fault_plan::FaultPlan;
 use crate::seed::SeedError;
 use crate::seed::credential::renew_credential;
-use crate::seed::test_clients::mint_subject_token;
+use crate::subject_token::{
+    DEFAULT_LIFETIME_SECONDS, SubjectTokenError, SubjectTokenSpec, mint_subject_token,
+};
 
 /// The body of `POST rotate`: a component of the HostedCluster API by its name, or a client id.
 #[derive(Debug, Deserialize)]
@@ -27,11 +33,17 @@ struct RotateCredentialRequest {
 }
 
 /// The body of `POST federated-token`; missing fields default to the seeded federated credential.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SubjectTokenRequest {
+    /// A managed cluster without a registered API server, whose issuer signs; by default the seeded issuer.
+    cluster_id: Option<String>,
     subject: Option<String>,
+    /// Namespace and name of a ServiceAccount, instead of `subject`.
+    namespace: Option<String>,
+    service_account: Option<String>,
     audience: Option<String>,
+    lifetime_seconds: Option<u32>,
 }
 
 /// `POST rotate`: issues a new certificate for an identity, as a new version of its vault secret.
@@ -110,17 +122,44 @@ pub(super) fn mint_subject_token_for_request(
     call: &mut OperationContext<'_>,
 ) -> Result<ServiceReply, ServiceReply> {
     let body: SubjectTokenRequest = if call.request.body.is_empty() {
-        SubjectTokenRequest { subject: None, audience: None }
+        SubjectTokenRequest::default()
     } else {
         parse_body(call)?
     };
-    let test_clients =
-        call.azure().registry.test_clients.as_ref().ok_or_else(no_test_clients_reply)?;
-    let subject = body.subject.unwrap_or_else(|| test_clients.subject.clone());
-    let audience = body.audience.unwrap_or_else(|| test_clients.audience.clone());
-    let minted = mint_subject_token(call.azure, &subject, &audience, call.ids, call.now);
-    let token = minted.map_err(|error| {
-        control_error(StatusCode::CONFLICT, "TokenNotIssued", &format!("{error}."))
+    let invalid = |message| control_error(StatusCode::BAD_REQUEST, "BodyInvalid", message);
+    let subject = match (body.subject, body.namespace, body.service_account) {
+        (subject, None, None) => subject,
+        (None, Some(namespace), Some(name)) => {
+            Some(format!("system:serviceaccount:{namespace}:{name}"))
+        }
+        _ => return Err(invalid("Give `subject`, or `namespace` and `serviceAccount`.")),
+    };
+    let test_clients = call.azure().registry.test_clients.as_ref();
+    let seeded = |field: fn(&TestClients) -> &String| test_clients.map(field).cloned();
+    let issuer = match &body.cluster_id {
+        Some(id) => {
+            if subject.is_none() {
+                return Err(invalid("The token of a cluster needs a subject."));
+            }
+            let issuer = issuer_in_profile(find_cluster(call, id)?).map(ToOwned::to_owned);
+            Some(issuer.ok_or_else(no_issuer_reply)?)
+        }
+        None => seeded(|clients| &clients.issuer),
+    };
+    let issuer = issuer.ok_or_else(no_test_clients_reply)?;
+    let subject = subject.or_else(|| seeded(|clients| &clients.subject));
+    let spec = SubjectTokenSpec {
+        issuer: &issuer,
+        subject: subject.as_deref().unwrap_or_default(),
+        audience: body.audience.as_deref().unwrap_or(DEFAULT_AUDIENCE),
+        lifetime_seconds: body.lifetime_seconds.unwrap_or(DEFAULT_LIFETIME_SECONDS),
+    };
+    let minted = mint_subject_token(call.azure, spec, call.ids, call.now);
+    let token = minted.map_err(|error| match error {
+        SubjectTokenError::NoIssuer => no_issuer_reply(),
+        SubjectTokenError::Signing(_) => {
+            control_error(StatusCode::CONFLICT, "TokenNotIssued", &format!("{error}."))
+        }
     })?;
     Ok(ServiceReply::json(StatusCode::CREATED, &json!({ "token": token })))
 }
@@ -175,6 +214,15 @@ pub(super) fn get_test_clients(
             "identityHeader": call.azure().imds.identity_header,
         }),
     ))
+}
+
+fn no_issuer_reply() -> ServiceReply {
+    control_error(
+        StatusCode::CONFLICT,
+        "IssuerKeyMissing",
+        "The local Azure has no key pair of this issuer: the cluster's issuer is not enabled, or its API \
+         server signs.",
+    )
 }
 
 fn no_test_clients_reply() -> ServiceReply {

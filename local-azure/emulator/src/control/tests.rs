@@ -73,7 +73,11 @@ fn complete_bodies() -> Vec<(&'static str, &'static str, Value)> {
             }),
         ),
         ("Settings_Update", "settings", settings),
-        ("FederatedToken_Mint", "federated-token", json!({ "subject": "s", "audience": "a" })),
+        (
+            "FederatedToken_Mint",
+            "federated-token",
+            json!({ "subject": "s", "audience": "a", "lifetimeSeconds": 60 }),
+        ),
         ("SignIn_Put", "sign-in", json!({ "automaticUser": "u" })),
         ("DeviceCodes_Decide", "device-codes/c", json!({ "user": "u", "decline": false })),
         ("SigningKeys_Roll", "signing-keys", json!({ "tenant": "t", "rollover": "publish" })),
@@ -104,6 +108,14 @@ fn complete_bodies() -> Vec<(&'static str, &'static str, Value)> {
                 "vaultHost": "platform-kv.vault.azure.net", "name": "k", "version": "v", "bits": 2048,
                 "numbers": { "n": "n", "e": "e", "d": "d", "p": "p", "q": "q", "dp": "d", "dq": "d", "qi": "q" },
                 "enabled": true, "notBefore": "2027-01-01T00:00:00Z", "expires": "2028-01-01T00:00:00Z",
+            }),
+        ),
+        (
+            "ManagedClusters_Update",
+            "managed-clusters",
+            json!({
+                "clusterId": "/subscriptions/sub", "kubeconfig": "k", "adminKubeconfig": "a",
+                "apiServer": { "issuer": "https://i", "jwks": { "keys": [{ "kty": "RSA", "n": "n", "e": "e" }] } },
             }),
         ),
         (

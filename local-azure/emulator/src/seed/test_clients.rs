@@ -7,13 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::Timestamp;
 use lanyard_emulator_keyvault::certificate_versions::{
     NewCertificateVersion, StoreCertificateError, store_imported_certificate,
 };
-use lanyard_emulator_state::azure_state::AzureState;
 use lanyard_emulator_state::certificate_bundle::encode_pem;
 use lanyard_emulator_state::client_certificate::{
     LeafCertificateSpec, self_signed_leaf_certificate,
@@ -22,9 +18,8 @@ use lanyard_emulator_state::directory::{
     Application, FederatedCredential, KeyCredential, PasswordCredential, ServicePrincipal,
     ServicePrincipalKind, TrustedIssuer,
 };
-use lanyard_emulator_state::id_generator::IdGenerator;
 use lanyard_emulator_state::identity_registry::TestClients;
-use lanyard_emulator_state::keys::{EllipticCurve, RedactedText, RsaKey, RsaKeyError};
+use lanyard_emulator_state::keys::{EllipticCurve, RedactedText, RsaKey};
 use lanyard_emulator_state::vaults::bundle_form::BundleForm;
 use lanyard_emulator_state::vaults::certificate_content::CertificateContent;
 use lanyard_emulator_state::vaults::der_certificate::DerCertificate;
@@ -34,7 +29,6 @@ use lanyard_emulator_state::vaults::object_store::{
 };
 use lanyard_emulator_state::vaults::vault::{SecretContent, VaultStore};
 use lanyard_vocabulary::{ArmResourceId, EntraClientId, RoleDefinitionId, VaultName};
-use serde_json::json;
 use uuid::{Uuid, uuid};
 
 use super::tenants::validity_of_years;
@@ -67,52 +61,6 @@ const CURVE_KEYS: [(&str, EllipticCurve); 3] = [
     ("test-key-p384", EllipticCurve::P384),
     ("test-key-p521", EllipticCurve::P521),
 ];
-
-/// A subject token for workload identity federation could not be issued.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SubjectTokenError {
-    /// The state was seeded without test clients, so it has no issuer of subject tokens.
-    #[error("the emulator has no issuer of subject tokens")]
-    NoIssuer,
-    /// The issuer's key could not sign.
-    #[error("no subject token could be signed")]
-    Signing(#[source] RsaKeyError),
-}
-
-/// Issues a subject token of the seeded issuer, as a cluster projects it, for ten minutes.
-pub(crate) fn mint_subject_token(
-    azure: &AzureState,
-    subject: &str,
-    audience: &str,
-    ids: &mut IdGenerator,
-    now: Timestamp,
-) -> Result<RedactedText, SubjectTokenError> {
-    let test_clients = azure.registry.test_clients.as_ref().ok_or(SubjectTokenError::NoIssuer)?;
-    let key = azure
-        .directory
-        .issuers
-        .get(&test_clients.issuer)
-        .and_then(|issuer| issuer.keys.get(&test_clients.key_id))
-        .ok_or(SubjectTokenError::NoIssuer)?;
-    let header = json!({ "alg": "RS256", "kid": test_clients.key_id, "typ": "JWT" });
-    let issued = now.as_second();
-    let claims = json!({
-        "iss": test_clients.issuer,
-        "sub": subject,
-        "aud": [audience],
-        "iat": issued,
-        "nbf": issued,
-        "exp": issued + 600,
-        "jti": ids.next_uuid(),
-    });
-    let signed = format!(
-        "{}.{}",
-        URL_SAFE_NO_PAD.encode(header.to_string()),
-        URL_SAFE_NO_PAD.encode(claims.to_string())
-    );
-    let signature = key.sign_rs256(signed.as_bytes()).map_err(SubjectTokenError::Signing)?;
-    Ok(RedactedText::new(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))))
-}
 
 impl AzureSeeder<'_> {
     pub(super) fn add_test_clients(&mut self) -> Result<(), SeedError> {

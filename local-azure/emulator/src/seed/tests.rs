@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::*;
 use crate::fault_plan::FaultPlan;
 use crate::seed::plan::NodePlan;
-use crate::seed::test_clients::mint_subject_token;
+use crate::subject_token::{SubjectTokenError, SubjectTokenSpec, mint_subject_token};
 use crate::testing::seeded_state::{
     SEED_TIME, nine_identity_plan, parse_value, seed_azure, seeded_nine_identities,
 };
@@ -402,14 +402,13 @@ fn seed_plan_round_trips_with_documented_field_names() {
 fn test_clients_get_a_signed_subject_token_and_vault_objects() {
     let (azure, mut ids) = seeded_nine_identities();
     let test_clients = azure.registry.test_clients.clone().unwrap();
-    let token = mint_subject_token(
-        &azure,
-        &test_clients.subject,
-        &test_clients.audience,
-        &mut ids,
-        SEED_TIME,
-    )
-    .unwrap();
+    let spec = SubjectTokenSpec {
+        issuer: &test_clients.issuer,
+        subject: &test_clients.subject,
+        audience: &test_clients.audience,
+        lifetime_seconds: 600,
+    };
+    let token = mint_subject_token(&azure, spec, &mut ids, SEED_TIME).unwrap();
     assert_eq!(token.expose().split('.').count(), 3);
     assert!(
         azure.directory.service_principal_by_client_id(test_clients.federated_client).is_some()
@@ -430,7 +429,7 @@ fn test_clients_get_a_signed_subject_token_and_vault_objects() {
         }
     }
     let unseeded = AzureState::default();
-    let refused = mint_subject_token(&unseeded, "s", "a", &mut ids, SEED_TIME).unwrap_err();
+    let refused = mint_subject_token(&unseeded, spec, &mut ids, SEED_TIME).unwrap_err();
     assert!(matches!(refused, SubjectTokenError::NoIssuer));
     let client: EntraClientId = test_clients.certificate_client;
     assert_eq!(azure.directory.application_by_client_id(client).unwrap().keys.len(), 1);

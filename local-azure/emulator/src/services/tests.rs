@@ -22,7 +22,7 @@ use crate::testing::seeded_state::{issue_access_token_for, seeded_nine_identitie
 use crate::testing::{EngineFixture, azure_with_test_principals};
 
 /// A host of each service, and one of each further cloud.
-const HOSTS: [&str; 14] = [
+const HOSTS: [&str; 15] = [
     "login.microsoftonline.com",
     "management.azure.com",
     "kv.vault.azure.net",
@@ -34,6 +34,7 @@ const HOSTS: [&str; 14] = [
     "account.table.core.windows.net",
     "account.file.core.windows.net",
     "control-eastus.identity.azure.net",
+    "eastus.oic.prod-aks.azure.com",
     "management.usgovcloudapi.net",
     "kv.vault.azure.cn",
     "login.microsoftonline.us",

@@ -32,6 +32,8 @@ pub struct EmulatedCloud {
     managed_identity_domain: Option<String>,
     /// The suffix of container registries.
     registry_suffix: Option<&'static str>,
+    /// The domain of the token issuers of managed clusters, whose hosts are `{region}` in it.
+    oidc_issuer_domain: Option<&'static str>,
 }
 
 /// The older host of Microsoft Graph in the public cloud.
@@ -40,6 +42,8 @@ const AZURE_AD_GRAPH: &str = "graph.windows.net";
 const REGIONAL_LOGIN: &str = "login.microsoft.com";
 /// The domain of the data plane of managed identities.
 pub const MANAGED_IDENTITY_DOMAIN: &str = "identity.azure.net";
+/// The domain of the token issuers of managed clusters (AKS).
+pub const OIDC_ISSUER_DOMAIN: &str = "oic.prod-aks.azure.com";
 /// The audience of every storage account, in every cloud.
 const STORAGE_AUDIENCE_HOST: &str = "storage.azure.com";
 
@@ -85,6 +89,7 @@ impl EmulatedCloud {
             storage_suffix: endpoints.storage_suffix.to_owned(),
             managed_identity_domain: is_public.then(|| MANAGED_IDENTITY_DOMAIN.to_owned()),
             registry_suffix: endpoints.registry_suffix,
+            oidc_issuer_domain: is_public.then_some(OIDC_ISSUER_DOMAIN),
         }
     }
 
@@ -111,6 +116,7 @@ impl EmulatedCloud {
             storage_suffix: below("core"),
             managed_identity_domain: Some(below("identity")),
             registry_suffix: None,
+            oidc_issuer_domain: None,
         }
     }
 
@@ -130,6 +136,8 @@ impl EmulatedCloud {
             Some(AzureService::Graph)
         } else if self.is_managed_identity_host(host) {
             Some(AzureService::ManagedIdentity)
+        } else if self.oidc_issuer_domain.is_some_and(|domain| is_subdomain_of(host, domain)) {
+            Some(AzureService::OidcIssuer)
         } else {
             self.storage_service(host)
         }
@@ -347,7 +355,11 @@ impl EmulatedCloud {
             &self.storage_suffix,
         ];
         let suffixes = suffixes.into_iter().map(String::as_str);
-        let optional = [self.regional_authority_suffix, self.managed_identity_domain.as_deref()];
+        let optional = [
+            self.regional_authority_suffix,
+            self.managed_identity_domain.as_deref(),
+            self.oidc_issuer_domain,
+        ];
         hosts.chain(suffixes).chain(optional.into_iter().flatten())
     }
 

@@ -44,6 +44,7 @@ fn hosts_of_the_public_cloud_have_their_services() {
         ("acct.table.core.windows.net", AzureService::TableStorage),
         ("acct.file.core.windows.net", AzureService::FileStorage),
         ("control-eastus.identity.azure.net", AzureService::ManagedIdentity),
+        ("westeurope.oic.prod-aks.azure.com", AzureService::OidcIssuer),
         ("graph.microsoft.com", AzureService::Graph),
         ("graph.windows.net", AzureService::Graph),
     ];

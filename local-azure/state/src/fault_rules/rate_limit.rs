@@ -1,12 +1,12 @@
 //! Rates beyond which a fault rule affects requests: windows, token buckets, and the limits that Azure
 //! publishes.
 
-use std::collections::BTreeMap;
-
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::provider_limits::{ThrottlingProvider, provider_limits};
+use super::token_bucket::{BucketSize, TokenBuckets};
 use crate::azure_service::AzureService;
 use crate::request::ServiceRequest;
 
@@ -106,6 +106,15 @@ impl TokenBucketLimit {
     }
 }
 
+/// A request beyond a published limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExceededLimit {
+    /// The time until the next token.
+    pub(crate) wait: SignedDuration,
+    /// The resource provider with the limit; `None` for the limits of the services themselves.
+    pub(crate) provider: Option<ThrottlingProvider>,
+}
+
 /// The limits that Azure publishes for a service, as token buckets.
 ///
 /// Sources: "Understand how Azure Resource Manager throttles requests", "Azure Key Vault service limits",
@@ -137,16 +146,27 @@ impl From<PublishedLimits> for PublishedLimitsName {
 }
 
 impl PublishedLimits {
-    /// Takes a token. Returns the time until the next token if there is none.
+    /// Takes a token from each bucket of a request, up to the first one without a token. `tenant` is that of the
+    /// principal.
     pub(crate) fn take_token(
         &mut self,
         service: AzureService,
         request: &ServiceRequest,
         principal: &str,
+        tenant: &str,
         now: Timestamp,
-    ) -> Option<SignedDuration> {
+    ) -> Option<ExceededLimit> {
         let (key, size) = published_limit(service, request, principal)?;
-        self.buckets.take_token(key, size, now)
+        if let Some(wait) = self.buckets.take_token(key, size, now) {
+            return Some(ExceededLimit { wait, provider: None });
+        }
+        if service != AzureService::Arm {
+            return None;
+        }
+        provider_limits(request, tenant).into_iter().find_map(|limit| {
+            let wait = self.buckets.take_token(limit.key, limit.size, now)?;
+            Some(ExceededLimit { wait, provider: Some(limit.provider) })
+        })
     }
 }
 
@@ -200,58 +220,6 @@ fn published_limit(
             Some((kind.to_owned(), size))
         }
         _ => None,
-    }
-}
-
-/// The capacity of a bucket, and the tokens that return in a number of seconds.
-#[derive(Debug, Clone, Copy)]
-struct BucketSize {
-    capacity: u32,
-    tokens: u32,
-    seconds: u32,
-}
-
-/// The levels of the buckets, by key. A bucket without a level is full.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct TokenBuckets {
-    levels: BTreeMap<String, BucketLevel>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct BucketLevel {
-    /// The tokens in the bucket, in thousandths.
-    milli_tokens: i64,
-    measured: Timestamp,
-}
-
-impl TokenBuckets {
-    fn take_token(
-        &mut self,
-        key: String,
-        size: BucketSize,
-        now: Timestamp,
-    ) -> Option<SignedDuration> {
-        let full = i64::from(size.capacity) * 1_000;
-        let level =
-            self.levels.entry(key).or_insert(BucketLevel { milli_tokens: full, measured: now });
-        let millis = i64::try_from(now.duration_since(level.measured).as_millis()).unwrap_or(0);
-        let (tokens, seconds) = (i64::from(size.tokens), i64::from(size.seconds.max(1)));
-        let returned = millis.max(0).saturating_mul(tokens) / seconds;
-        // Until something returns, `measured` stays, so that the elapsed time counts later.
-        if returned > 0 {
-            level.milli_tokens = level.milli_tokens.saturating_add(returned).min(full);
-            level.measured = now;
-        }
-        if level.milli_tokens >= 1_000 {
-            level.milli_tokens -= 1_000;
-            return None;
-        }
-        let missing = 1_000 - level.milli_tokens;
-        Some(if tokens == 0 {
-            SignedDuration::from_hours(1)
-        } else {
-            SignedDuration::from_millis((missing * seconds + tokens - 1) / tokens)
-        })
     }
 }
 

@@ -233,6 +233,67 @@ fn published_limits_are_those_of_each_kind_of_request() {
     }
 }
 
+const IDENTITY: &str =
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities";
+const CLUSTERS: &str =
+    "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters";
+
+/// The waits, in seconds, of one request for each path, with the limits that Azure publishes.
+fn waits(
+    method: &http::Method,
+    paths: impl Iterator<Item = String>,
+) -> Vec<Option<(i64, Option<ThrottlingProvider>)>> {
+    let mut faults = FaultRules::default();
+    faults.insert(rule(serde_json::json!({
+        "name": "l", "limits": "published", "effect": { "type": "throttle" },
+    })));
+    let now = crate::testing::start_time();
+    let wait = |path: String| {
+        let request = request(AzureService::Arm, method, &path);
+        let hit = faults.match_request(AzureService::Arm, &request, now)?;
+        Some((hit.wait?.as_secs(), hit.provider))
+    };
+    paths.map(wait).collect()
+}
+
+#[test]
+fn federated_credentials_of_an_identity_share_the_limit_of_the_identity() {
+    let of = |name: &str| format!("{IDENTITY}/{name}/federatedIdentityCredentials/c");
+    let paths = [format!("{IDENTITY}/one"), of("ONE"), of("two"), of("three")];
+    let expected = |seconds| Some((seconds, Some(ThrottlingProvider::ManagedIdentity)));
+    let writes = waits(&http::Method::PUT, paths.iter().cloned());
+    // The second write exceeds the limit of the identity, the others that of the subscription.
+    assert_eq!(writes, [None, expected(4), expected(0), expected(0)]);
+    let reads = waits(&http::Method::GET, [of("one"), of("one"), of("two")].into_iter());
+    assert_eq!(reads, [None, expected(2), None]);
+    let listed = format!("{IDENTITY}/one/federatedIdentityCredentials");
+    let lists = waits(&http::Method::GET, [listed.clone(), listed].into_iter());
+    assert_eq!(lists, [None, expected(4)]);
+}
+
+#[test]
+fn requests_to_managed_clusters_have_the_limits_of_their_provider() {
+    let status = "/subscriptions/s/providers/Microsoft.ContainerService/locations/l/operations/o";
+    for (method, path, burst, seconds) in [
+        (http::Method::PUT, format!("{CLUSTERS}/aks"), 20, 60),
+        (http::Method::GET, format!("{CLUSTERS}/aks"), 60, 1),
+        (http::Method::GET, status.to_owned(), 200, 0),
+    ] {
+        let waits = waits(&method, std::iter::repeat_n(path.clone(), 201));
+        let first = waits.iter().position(Option::is_some).unwrap();
+        let expected = Some((seconds, Some(ThrottlingProvider::ContainerService)));
+        assert_eq!((first, waits[first]), (burst, expected), "{path}");
+    }
+    // Other clusters have other buckets, and other operations have no limit of their own.
+    let writes = waits(&http::Method::PUT, (0..100).map(|at| format!("{CLUSTERS}/{at}")));
+    assert_eq!(writes.iter().flatten().count(), 0);
+    let pool = format!("{CLUSTERS}/aks/agentPools/a");
+    assert_eq!(
+        waits(&http::Method::PUT, std::iter::repeat_n(pool, 100)).iter().flatten().count(),
+        0
+    );
+}
+
 #[test]
 fn contradictory_rules_are_rejected() {
     let effect = serde_json::json!({ "type": "reset" });

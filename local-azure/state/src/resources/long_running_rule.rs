@@ -82,6 +82,21 @@ impl OperationOutcome {
 }
 
 impl LongRunningRule {
+    /// The rule of held operations that no setting delays. Its `retry-after-ms` is within the published limit of
+    /// AKS for reads of an operation's status.
+    pub fn of_held_operations() -> Self {
+        Self {
+            resource_type: String::new(),
+            polls: 0,
+            seconds: 0,
+            style: PollingStyle::default(),
+            retry_after_milliseconds: Some(500),
+            outcome: OperationOutcome::default(),
+            missing_reads: 0,
+            expires_after_polls: None,
+        }
+    }
+
     /// Whether the rule changes nothing: an operation completes before its reply.
     pub fn is_immediate(&self) -> bool {
         self.polls == 0

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::cluster_settings::ManagedClusterSettings;
 use super::deployment_store::DeploymentStore;
 use super::stored_operation::StoredOperation;
 use crate::authorization::AccessScope;
@@ -34,6 +35,8 @@ pub struct ArmResourceStore {
     pub delays: Tracked<ResourceDelays>,
     /// The deleted resources that lists still contain, by case-insensitive id.
     pub deleted: Table<String, DeletedArmResource>,
+    /// By the id of the cluster in lower case.
+    pub managed_clusters: Table<String, ManagedClusterSettings>,
     by_id: Table<String, ArmResource>,
     #[serde(skip)]
     index: ResourceIndex,
@@ -201,6 +204,7 @@ impl ArmResourceStore {
             deployments,
             delays,
             deleted,
+            managed_clusters,
             by_id,
             index: _,
         } = self;
@@ -210,6 +214,7 @@ impl ArmResourceStore {
         visit("resources.deployments", &mut deployments.0);
         visit("resources.delays", delays);
         visit("resources.deleted", deleted);
+        visit("resources.managed-clusters", managed_clusters);
         visit("resources", by_id);
     }
 
@@ -252,6 +257,28 @@ impl ArmResourceStore {
     /// The subscription with this id.
     pub fn subscription(&self, id: &str) -> Option<&Subscription> {
         self.subscriptions.iter().find(|known| known.id.as_str().eq_ignore_ascii_case(id))
+    }
+
+    /// Ends the held operations on a resource. Their outcome becomes the provisioning state.
+    pub fn end_held_operations(&mut self, id: &AccessScope, now: Timestamp) {
+        let held = |operation: &StoredOperation| operation.is_held && operation.resource == *id;
+        let held: Vec<_> =
+            self.operations.iter().filter(|(_, it)| held(it)).map(|(key, _)| *key).collect();
+        for key in held {
+            let Some(operation) = self.operations.get_mut(&key) else { continue };
+            (operation.is_held, operation.ended) = (false, Some(now));
+            let state = operation.rule.outcome.status();
+            self.set_provisioning_state(id, state, now);
+        }
+    }
+
+    /// Sets the provisioning state of a stored resource.
+    pub fn set_provisioning_state(&mut self, id: &AccessScope, state: &str, now: Timestamp) {
+        let Some(resource) = self.resource_mut(id) else { return };
+        resource.changed = now;
+        if let Some(Value::Object(properties)) = resource.body.get_mut("properties") {
+            properties.insert("provisioningState".to_owned(), json!(state));
+        }
     }
 
     pub fn resource(&self, id: &AccessScope) -> Option<&ArmResource> {

@@ -29,6 +29,12 @@ pub struct StoredOperation {
     /// The number of reads of the resource that still return 404.
     #[serde(default)]
     pub missing_reads_left: u32,
+    /// Whether the operation stays in progress until [`ArmResourceStore::end_held_operations`], however often
+    /// clients poll.
+    ///
+    /// [`ArmResourceStore::end_held_operations`]: super::resource_store::ArmResourceStore::end_held_operations
+    #[serde(default)]
+    pub is_held: bool,
     pub started: Timestamp,
     pub ended: Option<Timestamp>,
 }

@@ -1,11 +1,12 @@
 use jiff::SignedDuration;
 use lanyard_emulator_core::fault_replies::replacement_reply;
 use lanyard_emulator_state::azure_service::AzureService;
-use lanyard_emulator_state::fault_rules::FaultHit;
+use lanyard_emulator_state::fault_rules::{FaultHit, ThrottlingProvider};
 use lanyard_emulator_state::request::ServiceReply;
 use serde_json::Value;
 
 use crate::services::services;
+use crate::testing::reply_json;
 
 fn replacement(hit: &FaultHit, service: AzureService) -> Option<ServiceReply> {
     replacement_reply(hit, services().error_format(service))
@@ -17,6 +18,7 @@ fn throttling_uses_the_format_of_each_service() {
         rule_name: "t".to_owned(),
         effect: serde_json::from_value(effect).unwrap(),
         wait,
+        provider: None,
         draw: 0,
     };
     let throttle = serde_json::json!({ "type": "throttle", "retryAfterMs": 250 });
@@ -35,6 +37,16 @@ fn throttling_uses_the_format_of_each_service() {
         assert_eq!(reply.header("retry-after-ms"), Some("250"));
     }
     let plain = serde_json::json!({ "type": "throttle" });
+    for (provider, code) in [
+        (ThrottlingProvider::ManagedIdentity, "429"),
+        (ThrottlingProvider::ContainerService, "Throttled"),
+    ] {
+        let wait = Some(SignedDuration::from_secs(4));
+        let hit = FaultHit { provider: Some(provider), ..hit(plain.clone(), wait) };
+        let reply = replacement(&hit, AzureService::Arm).unwrap();
+        assert_eq!(reply_json(&reply)["error"]["code"], code);
+        assert_eq!((reply.status.as_u16(), reply.header("retry-after")), (429, Some("4")));
+    }
     for (wait, expected) in [(None, "1"), (Some(4_200), "5"), (Some(3_000), "3"), (Some(1), "1")] {
         let wait = wait.map(SignedDuration::from_millis);
         let reply = replacement(&hit(plain.clone(), wait), AzureService::Arm).unwrap();
@@ -46,7 +58,8 @@ fn throttling_uses_the_format_of_each_service() {
 fn injected_status_has_the_body_that_the_rule_names() {
     let reply = |service, effect: Value| {
         let effect = serde_json::from_value(effect).unwrap();
-        let hit = FaultHit { rule_name: "s".to_owned(), effect, wait: None, draw: 0 };
+        let hit =
+            FaultHit { rule_name: "s".to_owned(), effect, wait: None, provider: None, draw: 0 };
         replacement(&hit, service).unwrap()
     };
     let status = |fields: Value| {
