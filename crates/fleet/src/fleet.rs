@@ -1,7 +1,6 @@
 //! A valid fleet: applications, the clusters on which they run, and what their identities may read.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use lanyard_azure::ResourceTags;
 use lanyard_vocabulary::{ArmResourceId, SecretName, SubscriptionId};
@@ -36,19 +35,6 @@ pub struct FleetCluster {
     pub identities: IdentityPlace,
     /// What happens without an OIDC issuer or workload identity.
     pub oidc_issuer: OidcIssuerMode,
-    /// How lanyard signs in to the API server.
-    pub access: ClusterAccess,
-}
-
-/// How lanyard signs in to the API server of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClusterAccess {
-    /// With a token of Entra ID for the signed-in identity.
-    Entra,
-    /// With the certificate of the cluster's administrator.
-    Admin,
-    /// With the current context of this kubeconfig.
-    Kubeconfig(PathBuf),
 }
 
 /// Where the identities of a cluster are created.

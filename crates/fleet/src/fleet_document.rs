@@ -48,25 +48,8 @@ pub(crate) struct ClusterDefaults {
     pub(crate) location: Option<String>,
     /// Further tags of the identities.
     pub(crate) tags: Option<BTreeMap<String, String>>,
-    /// How lanyard signs in to the API server of a cluster.
-    pub(crate) access: Option<AccessMode>,
-    /// The kubeconfig for `access: kubeconfig`. A relative path is relative to the working directory.
-    pub(crate) kubeconfig: Option<String>,
     /// Whether lanyard may enable the OIDC issuer and workload identity of a cluster, which restarts its API server.
     pub(crate) oidc_issuer: Option<OidcIssuerMode>,
-}
-
-/// How lanyard signs in to the API server of a cluster.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum AccessMode {
-    /// With a token of the account that Azure Resource Manager sees, too.
-    #[default]
-    Entra,
-    /// With the certificate of the cluster's administrator. Azure does not give it out if local accounts are disabled.
-    Admin,
-    /// With the current context of a kubeconfig.
-    Kubeconfig,
 }
 
 /// What happens if a cluster has no OIDC issuer, or no workload identity.

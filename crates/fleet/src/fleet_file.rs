@@ -11,12 +11,11 @@ use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain, pars
 
 use crate::document_variables::resolve_variables;
 use crate::fleet::{
-    Application, ClusterAccess, Fleet, FleetCluster, IdentityPlace, NAME_LABEL, Overlay,
-    VaultSecrets,
+    Application, Fleet, FleetCluster, IdentityPlace, NAME_LABEL, Overlay, VaultSecrets,
 };
 use crate::fleet_document::{
-    AccessMode, ApplicationEntry, ClusterDefaults, ClusterEntry, FleetDocument, KeyVaultEntry,
-    ShareEntry, WaveEntry,
+    ApplicationEntry, ClusterDefaults, ClusterEntry, FleetDocument, KeyVaultEntry, ShareEntry,
+    WaveEntry,
 };
 use crate::fleet_label::FleetLabel;
 use crate::unknown_fields::find_unknown_fields;
@@ -200,22 +199,8 @@ impl ClusterEntry {
         let identities =
             IdentityPlace { subscription: subscription?, resource_group: group, location, tags };
         let oidc_issuer = own.oidc_issuer.or(defaults.oidc_issuer).unwrap_or_default();
-        let kubeconfig = own.kubeconfig.or_else(|| defaults.kubeconfig.clone());
-        let mode = own.access.or(defaults.access).unwrap_or_default();
-        let is_named = kubeconfig.is_some();
-        let is_used = mode == AccessMode::Kubeconfig;
-        let kubeconfig_path = format!("{path}.kubeconfig");
-        problems.require(&kubeconfig_path, is_named || !is_used, "is missing; `access` needs it");
-        problems.require(&kubeconfig_path, is_used || !is_named, "needs `access: kubeconfig`");
-        let access = match mode {
-            AccessMode::Entra => ClusterAccess::Entra,
-            AccessMode::Admin => ClusterAccess::Admin,
-            AccessMode::Kubeconfig => {
-                ClusterAccess::Kubeconfig(kubeconfig.unwrap_or_default().into())
-            }
-        };
         let (id, _) = id?;
-        Some(FleetCluster { name: name?, id, labels, identities, oidc_issuer, access })
+        Some(FleetCluster { name: name?, id, labels, identities, oidc_issuer })
     }
 }
 

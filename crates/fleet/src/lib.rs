@@ -5,7 +5,6 @@
 //! leaves the others as they are.
 
 mod cluster_graph;
-mod cluster_kubeconfig;
 mod credential_budget;
 mod document_variables;
 mod fleet;
@@ -22,8 +21,7 @@ mod wave_rule;
 mod waves;
 
 pub use cluster_graph::{FLEET, identity_key};
-pub use cluster_kubeconfig::{API_SERVER_SCOPE, ClusterKubeconfig, KubeconfigError};
-pub use fleet::{Application, ClusterAccess, Fleet, FleetCluster, IdentityPlace, VaultSecrets};
+pub use fleet::{Application, Fleet, FleetCluster, IdentityPlace, VaultSecrets};
 pub use fleet_document::{OidcIssuerMode, fleet_schema};
 pub use fleet_file::FleetFileError;
 pub use fleet_label::{FleetLabel, ParseFleetLabelError};
