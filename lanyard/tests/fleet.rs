@@ -130,3 +130,25 @@ fn failed_wave_leaves_the_clusters_of_later_waves_as_they_are() {
     assert_eq!(run["clusters"].as_array().unwrap().len(), 3, "{run}");
     assert_eq!(fleet.readers_of("db-password").len(), 3);
 }
+
+#[test]
+fn identity_of_somebody_else_gets_no_access() {
+    let fleet = FleetWorkspace::start(&["weu-1"], "enable");
+    fleet.create_identity("web", "weu-1");
+    let sequence = fleet.azure.request_count();
+    let (code, error) = fleet.azure.run(&["fleet", "apply"]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("set `identityName` of the application to another name"), "{error}");
+    assert_eq!(fleet.azure.writes_since(sequence), Vec::<String>::new());
+}
+
+#[test]
+fn cluster_that_cannot_be_read_does_not_hide_the_plans_of_the_others() {
+    let fleet = FleetWorkspace::start(&["weu-1", "weu-2"], "enable");
+    fleet.delete_cluster("weu-1");
+    let (code, plan) = fleet.run_json(&["fleet", "plan"]);
+    assert_eq!(code, Some(1), "{plan}");
+    let error = plan["clusters"][0]["error"].as_str().unwrap();
+    assert!(error.contains("the cluster `weu-1` does not exist"), "{error}");
+    assert_eq!(plan["clusters"][1]["changes"], 5, "{plan}");
+}

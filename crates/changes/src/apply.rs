@@ -135,6 +135,9 @@ impl<E: Effect> ApplyRun<'_, E> {
             return self.delete_superseded(step, planned, progress).await;
         };
         let (kind, outcome) = match planned.change {
+            ResourceChange::Update { .. } if resource.effect.usage().must_exist() => {
+                (WriteKind::Adjust, ResourceOutcome::Updated)
+            }
             ResourceChange::Update { .. } => (WriteKind::Update, ResourceOutcome::Updated),
             ResourceChange::Replace { .. } => {
                 self.delete_replaced(step, planned, resource, progress).await?;
@@ -142,7 +145,8 @@ impl<E: Effect> ApplyRun<'_, E> {
             }
             _ => (WriteKind::Create, ResourceOutcome::Created),
         };
-        let id = if kind == WriteKind::Update { &planned.id } else { &resource.id };
+        let changes = matches!(kind, WriteKind::Update | WriteKind::Adjust);
+        let id = if changes { &planned.id } else { &resource.id };
         self.write(step, resource, (id, kind), progress).await?;
         Ok(outcome)
     }
@@ -242,9 +246,7 @@ impl<E: Effect> ApplyRun<'_, E> {
         };
         require_existing(resource, existing.as_ref())?;
         let mut bodies = WriteBodies::default();
-        if let (Some(existing), WriteKind::Update) = (&existing, kind)
-            && usage == EffectUsage::Own
-        {
+        if let (Some(existing), WriteKind::Update) = (&existing, kind) {
             bodies.before = Some(existing.body.clone());
             bodies.desired = Some(resource.effect.updated_properties(&self.live.lock())?);
         }
@@ -275,6 +277,12 @@ impl<E: Effect> ApplyRun<'_, E> {
                     Some(found) => (found, Ownership::Existing),
                     None => return Err(error.into()),
                 }
+            }
+            // Another run created the resource after this one read it.
+            Err(ResourceError::NotOurs { .. }) if usage == EffectUsage::Shared => {
+                let found = step.repeat(progress, async || self.context.access.read(id).await);
+                let gone = || ResourceError::NotOurs { id: id.clone() };
+                (found.await?.ok_or_else(gone)?, Ownership::Existing)
             }
             Err(error) => return Err(error),
         };
@@ -321,7 +329,9 @@ impl<E: Effect> ApplyRun<'_, E> {
     ) -> Result<Option<LiveResource>, EffectError> {
         let access = self.context.access;
         match kind {
-            WriteKind::Update => resource.effect.read(access, &resource.id).await,
+            WriteKind::Update | WriteKind::Adjust => {
+                resource.effect.read(access, &resource.id).await
+            }
             WriteKind::Create | WriteKind::Delete => access.read(id).await,
         }
     }
@@ -350,6 +360,10 @@ impl<E: Effect> ApplyRun<'_, E> {
         resource: &DesiredResource<E>,
         error: &EffectError,
     ) -> Result<Option<LiveResource>, EffectError> {
+        if resource.effect.usage() == EffectUsage::Shared {
+            // Whatever it looks like, another run created it after this one read it.
+            return self.context.access.read(&resource.id).await;
+        }
         if !matches!(error.cause, EffectErrorCause::Conflict { .. }) {
             return Ok(None);
         }

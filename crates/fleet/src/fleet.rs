@@ -92,11 +92,15 @@ pub(crate) const NAME_LABEL: &str = "name";
 impl FleetCluster {
     /// Whether the cluster has all of these labels.
     pub(crate) fn has_labels(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value_of = |name: &str| match name {
+        labels.iter().all(|(name, value)| self.label(name) == Some(value))
+    }
+
+    /// The value of a label; that of `name` is the name of the cluster.
+    pub(crate) fn label(&self, name: &str) -> Option<&str> {
+        match name {
             NAME_LABEL => Some(self.name.as_str()),
             _ => self.labels.get(name).map(String::as_str),
-        };
-        labels.iter().all(|(name, value)| value_of(name) == Some(value))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -58,6 +59,21 @@ pub enum FleetFileError {
     },
 }
 
+/// The largest file: a fleet of 2,000 clusters has about 500 KB.
+const MAX_FILE: u64 = 4 << 20;
+
+fn read_limited(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if text.len() > MAX_FILE.try_into().unwrap_or(usize::MAX) {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::FileTooLarge,
+            "it has more than 4 MiB",
+        ));
+    }
+    Ok(text)
+}
+
 fn count_problems(problems: &[String]) -> String {
     match problems {
         [_] => "a problem".to_owned(),
@@ -91,7 +107,7 @@ impl Fleet {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, FleetFileError> {
         let named = || path.to_owned();
-        let text = std::fs::read_to_string(path)
+        let text = read_limited(path)
             .map_err(|source| FleetFileError::Unreadable { path: named(), source })?;
         Self::parse(&text, variable).map_err(|problem| match problem {
             ParseFleetError::Malformed(problem) => {
@@ -160,6 +176,8 @@ fn check_document(document: FleetDocument, problems: &mut Problems) -> Option<Fl
     let fleet = Fleet { name: name?, clusters, applications, waves };
     check_identities(&fleet, problems);
     check_waves(&fleet, problems);
+    check_selectors(&fleet, problems);
+    check_service_accounts(&fleet, problems);
     Some(fleet)
 }
 
@@ -196,6 +214,12 @@ impl ClusterEntry {
         }
         let location = own.location.or_else(|| defaults.location.clone());
         let tags = own.tags.or_else(|| defaults.tags.clone()).unwrap_or_default();
+        let is_reserved = tags.keys().any(|it| it.to_ascii_lowercase().starts_with("lanyard-"));
+        problems.require(
+            &format!("{path}.tags"),
+            !is_reserved,
+            "contains a tag that begins with `lanyard-`; lanyard sets those",
+        );
         let identities =
             IdentityPlace { subscription: subscription?, resource_group: group, location, tags };
         let oidc_issuer = own.oidc_issuer.or(defaults.oidc_issuer).unwrap_or_default();
@@ -266,7 +290,7 @@ impl WaveEntry {
         let concurrency = format!("{path}.maxConcurrency");
         let max_concurrency = self.max_concurrency.map_or(Some(ClusterShare::Count(1)), |share| {
             let share = share.check(&concurrency, problems)?;
-            let is_none = share == ClusterShare::Count(0);
+            let is_none = matches!(share, ClusterShare::Count(0) | ClusterShare::Percentage(0));
             problems.require(
                 &concurrency,
                 !is_none,
@@ -326,6 +350,32 @@ fn check_waves(fleet: &Fleet, problems: &mut Problems) {
     }
 }
 
+/// Checks that the labels of each wave and of each overlay select a cluster: a misspelt one would give clusters other
+/// secrets than the file says.
+fn check_selectors(fleet: &Fleet, problems: &mut Problems) {
+    let waves = fleet.waves.iter().enumerate();
+    let waves = waves.map(|(index, it)| (format!("rollout.waves[{index}]"), &it.match_labels));
+    let overlays = fleet.applications.iter().enumerate().flat_map(|(application, it)| {
+        it.overlays.iter().enumerate().map(move |(index, overlay)| {
+            (format!("applications[{application}].overlays[{index}]"), &overlay.match_labels)
+        })
+    });
+    for (path, labels) in waves.chain(overlays) {
+        let selects = fleet.clusters.iter().any(|it| it.has_labels(labels));
+        problems.require(&format!("{path}.matchLabels"), selects, "selects no cluster");
+    }
+}
+
+/// Checks that no two applications have the same ServiceAccount, whose annotation names one identity.
+fn check_service_accounts(fleet: &Fleet, problems: &mut Problems) {
+    let mut subjects = BTreeSet::new();
+    for (index, application) in fleet.applications.iter().enumerate() {
+        let is_new = subjects.insert(application.subject());
+        let path = format!("applications[{index}].serviceAccount");
+        problems.require(&path, is_new, "is that of another application in the same namespace");
+    }
+}
+
 /// Checks the names of all identities, which contain names of the file: by Azure's rules, and that no two are equal.
 fn check_identities(fleet: &Fleet, problems: &mut Problems) {
     let mut owners = BTreeMap::new();
@@ -335,8 +385,8 @@ fn check_identities(fleet: &Fleet, problems: &mut Problems) {
             let name = application.identity_name(&fleet.name, &cluster.name);
             problems.check_name(&path, MANAGED_IDENTITY, &name);
             let place = &cluster.identities;
-            let id =
-                (place.subscription.as_str(), &place.resource_group, name.to_ascii_lowercase());
+            let id = [place.subscription.as_str(), &place.resource_group, &name];
+            let id = id.join("/").to_ascii_lowercase();
             let owner = format!("`{}` on `{}`", application.name, cluster.name);
             if let Some(other) = owners.insert(id, owner.clone()) {
                 let problem = format!("gives {other} and {owner} the same identity `{name}`");

@@ -57,7 +57,7 @@ impl ErrorHint for FleetTargetError {
     fn hint(&self) -> Option<Cow<'static, str>> {
         match self {
             Self::ClusterMissing { .. } => Some(Cow::Borrowed(
-                "correct `clusters[].id`, or remove the cluster from the file; `az aks list --query '[].id'` shows the ids",
+                "correct `clusters[].id`; `az aks list --query '[].id'` shows the ids. If the cluster is gone, its identities and their roles stay until you delete them",
             )),
             Self::Read { source, .. } => source.hint(),
             Self::Graph(_) => None,
@@ -121,8 +121,18 @@ impl FleetTarget {
 
 fn check_issuer(cluster: &FleetCluster, live: &LiveCluster) -> Vec<PreflightFinding> {
     let name = &cluster.name;
+    let state = format!("`{name}` is {} and {}", live.provisioning_state, live.power_state);
+    let is_ready = live.provisioning_state == "Succeeded" && live.power_state == "Running";
     let missing = match (&live.issuer, live.has_workload_identity) {
-        (Some(_), true) => return Vec::new(),
+        (Some(_), true) if is_ready => return Vec::new(),
+        (Some(_), true) => {
+            let hint = "look at the last change of the cluster: `az aks show`; its issuer may not be published";
+            return vec![PreflightFinding::warning("cluster", state, hint)];
+        }
+        _ if !is_ready && cluster.oidc_issuer == OidcIssuerMode::Enable => {
+            let hint = "wait for its last change, start it, or repair it with `az aks update`; then run the command again";
+            return vec![PreflightFinding::error("cluster", state, hint)];
+        }
         (Some(_), false) => "workload identity",
         (None, true) => "an OIDC issuer",
         (None, false) => "an OIDC issuer and workload identity",

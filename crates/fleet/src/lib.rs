@@ -5,7 +5,6 @@
 //! leaves the others as they are.
 
 mod cluster_graph;
-mod credential_budget;
 mod document_variables;
 mod fleet;
 mod fleet_document;

@@ -12,6 +12,10 @@ pub(crate) struct LiveCluster {
     pub(crate) issuer: Option<String>,
     /// Whether the webhook of workload identity is enabled.
     pub(crate) has_workload_identity: bool,
+    /// `Succeeded` if nothing changes the cluster, and its last change did not fail.
+    pub(crate) provisioning_state: String,
+    /// `Running` or `Stopped`.
+    pub(crate) power_state: String,
     /// A short id of the cluster. A cluster that was created again under the same name has another one, as it has
     /// another issuer: eight hexadecimal digits.
     pub(crate) generation: String,
@@ -30,6 +34,10 @@ impl LiveCluster {
         Self {
             location: text("/location").unwrap_or_default().to_owned(),
             issuer: text("/properties/oidcIssuerProfile/issuerURL").map(str::to_owned),
+            provisioning_state: text("/properties/provisioningState")
+                .unwrap_or_default()
+                .to_owned(),
+            power_state: text("/properties/powerState/code").unwrap_or_default().to_owned(),
             has_workload_identity: workload_identity.and_then(Value::as_bool).unwrap_or_default(),
             generation,
         }

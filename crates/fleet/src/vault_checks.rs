@@ -11,7 +11,7 @@ use crate::fleet::{Application, FleetCluster};
 ///
 /// # Errors
 ///
-/// The error of a request. A vault that the signed-in identity may not read is not checked.
+/// The error of a request. A vault that the signed-in identity may not read is a finding.
 pub(crate) async fn check_vaults(
     arm: &ArmClient,
     cluster: &FleetCluster,
@@ -22,7 +22,16 @@ pub(crate) async fn check_vaults(
     let mut findings = Vec::new();
     for vault in vaults {
         let found = match arm.fetch_optional(vault, VaultBody::API_VERSION).await {
-            Err(AzureCallError::Forbidden { .. }) => continue,
+            Err(AzureCallError::Forbidden { .. }) => {
+                findings.push(PreflightFinding::warning(
+                    "vaults",
+                    format!(
+                        "the vault `{vault}` is not checked: the signed-in identity may not read it"
+                    ),
+                    "ask for the role Reader on the vault, or check that it uses Azure RBAC",
+                ));
+                continue;
+            }
             found => found?,
         };
         let Some(found) = found else {

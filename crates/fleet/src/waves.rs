@@ -38,7 +38,7 @@ impl Fleet {
             let is_in_wave = |it: &&FleetCluster| self.wave_of(it) == Some(index);
             let mut clusters: Vec<_> = selected.iter().copied().filter(is_in_wave).collect();
             if let Some(label) = &rule.order_by {
-                clusters.sort_by_key(|it| order_of(it.labels.get(label)));
+                clusters.sort_by_key(|it| order_of(it.label(label)));
             }
             let total = clusters.len();
             Wave {
@@ -59,11 +59,11 @@ impl Fleet {
 }
 
 /// Numbers before texts, and both before a missing value.
-fn order_of(value: Option<&String>) -> (u8, u64, String) {
+fn order_of(value: Option<&str>) -> (u8, u64, String) {
     match value {
         Some(text) => match text.parse() {
             Ok(number) => (0, number, String::new()),
-            Err(_) => (1, 0, text.clone()),
+            Err(_) => (1, 0, text.to_owned()),
         },
         None => (2, 0, String::new()),
     }

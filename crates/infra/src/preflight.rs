@@ -174,8 +174,11 @@ async fn check_providers(
     subscription: &SubscriptionId,
     writes: &[ArmWrite<'_>],
 ) -> Result<Vec<PreflightFinding>, AzureCallError> {
+    let is_here =
+        |it: &&ArmWrite<'_>| it.id.subscription().eq_ignore_ascii_case(subscription.as_str());
     let namespaces: BTreeSet<String> = writes
         .iter()
+        .filter(is_here)
         .filter_map(|it| it.id.resource_type()?.split('/').next().map(str::to_owned))
         .filter(|namespace| !is_always_registered(namespace))
         .collect();

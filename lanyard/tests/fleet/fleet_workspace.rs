@@ -102,8 +102,19 @@ impl FleetWorkspace {
 
     /// Deletes a cluster, and creates one with the same name.
     pub(crate) fn create_cluster_again(&self, name: &str) {
-        self.request(Method::DELETE, &format!("{AKS}/{name}"), "2025-10-01", None);
+        self.delete_cluster(name);
         self.create_cluster(name);
+    }
+
+    pub(crate) fn delete_cluster(&self, name: &str) {
+        self.request(Method::DELETE, &format!("{AKS}/{name}"), "2025-10-01", None);
+    }
+
+    /// Creates the resource group and the identity of an application, as another tool would.
+    pub(crate) fn create_identity(&self, application: &str, cluster: &str) {
+        let body = || json!({ "location": "westeurope" });
+        self.put("/resourceGroups/shop-identities", "2021-04-01", body());
+        self.put(&identity(application, cluster), "2024-11-30", body());
     }
 
     pub(crate) fn cluster(&self, name: &str) -> Value {

@@ -224,7 +224,7 @@ pub fn write_resource(
     existing: Option<ArmResource>,
     mut body: Map<String, Value>,
 ) -> Result<ServiceReply, ServiceReply> {
-    for name in ["id", "name", "type", "etag", "systemData"] {
+    for name in ["id", "name", "type", "etag", "eTag", "systemData"] {
         body.remove(name);
     }
     require_valid_tags(body.get("tags"))?;

@@ -121,6 +121,7 @@ const LANYARD_COMMANDS: &[&str] = &[
     "create",
     "credential",
     "destroy",
+    "fleet",
     "forecast",
     "identities",
     "import",

@@ -123,6 +123,9 @@ impl Effect for ArmResource {
         tags: &OwnershipTags,
     ) -> Result<WriteProgress, EffectWriteError> {
         let body = self.written_body(existing, live, tags)?;
+        if let (Some(existing), EffectUsage::Adjusted) = (existing, self.usage) {
+            return Ok(access.put_existing(self.api_version, body, existing).await?);
+        }
         Ok(access.put(id, self.api_version, body, existing).await?)
     }
 }

@@ -92,6 +92,19 @@ impl AzureAccess {
         self.start(&request).await
     }
 
+    /// Sends a PUT, unless `existing` has changed or was deleted since it was read.
+    pub(super) async fn put_existing(
+        &self,
+        api_version: &'static str,
+        body: Value,
+        existing: &LiveResource,
+    ) -> Result<WriteProgress, EffectError> {
+        let mut request = ArmRequest::put(existing.id.as_str(), api_version, body);
+        // Without a version, at least a resource that does not exist any more is not created.
+        request.if_match = version_tag(&existing.body).or_else(|| Some("*".to_owned()));
+        self.start(&request).await
+    }
+
     async fn start(&self, request: &ArmRequest) -> Result<WriteProgress, EffectError> {
         Ok(match self.arm.start(request).await? {
             OperationStart::Completed(response) => WriteProgress::Complete(response.body),

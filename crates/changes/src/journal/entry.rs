@@ -78,6 +78,8 @@ pub(crate) enum WriteKind {
     Create,
     Update,
     Delete,
+    /// Changes a resource that belongs to the user. The entry makes the resource never lanyard's.
+    Adjust,
 }
 
 /// What a run does with its stacks.
@@ -100,6 +102,7 @@ impl JournalEntry {
     /// The stack and the id of a resource that the entry records as lanyard's, or that it writes.
     pub(super) const fn own_resource(&self) -> Option<(&StackName, &ResourceId)> {
         match self {
+            Self::Writing { write: WriteKind::Adjust, .. } => None,
             Self::Writing { stack, id, .. } => Some((stack, id)),
             Self::Recorded { stack, id, ownership, .. } if ownership.is_ours() => Some((stack, id)),
             _ => None,

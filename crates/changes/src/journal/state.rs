@@ -129,8 +129,8 @@ impl RecordedState {
         };
         let (ownership, creation) = match (write, known) {
             (WriteKind::Create, _) => announced(),
+            (WriteKind::Adjust, _) | (_, None) => (Ownership::Existing, CreationEvidence::Unknown),
             (_, Some(known)) => (known.ownership, known.creation.clone()),
-            (_, None) => (Ownership::Existing, CreationEvidence::Unknown),
         };
         let depends_on = match (depends_on.is_empty(), known) {
             (true, Some(known)) => known.depends_on.clone(),

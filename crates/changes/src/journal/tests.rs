@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::*;
+use crate::creation_evidence::CreationEvidence;
 use crate::resource_key::{Ownership, ResourceKey};
 
 const AT: Timestamp = Timestamp::UNIX_EPOCH;
@@ -271,6 +272,20 @@ fn entry_for_another_subscription_or_type_is_rejected() {
             assert!(error.to_string().starts_with("line 2 of the journal names"), "{error}");
         }
     }
+}
+
+#[test]
+fn change_of_a_resource_of_the_user_never_makes_it_lanyard_s() {
+    const FIRST: &str = r#"{"entry":"cluster","version":3,"name":"harbour","infraId":"harbour-x7k2p","subscription":"s"}"#;
+    let created = json!({ "entry": "recorded", "at": AT, "key": "k", "stack": "infra",
+        "id": "/subscriptions/s/resourceGroups/g", "ownership": "created" });
+    let adjusted = json!({ "entry": "writing", "at": AT, "key": "k", "stack": "infra",
+        "id": "/subscriptions/other/resourceGroups/g", "write": "adjust" });
+    let text = format!("{FIRST}\n{created}\n{adjusted}\n");
+    let state = parse_state(&text, &cluster(), is_network).unwrap();
+    let record = state.get(&ResourceKey::new("k")).unwrap();
+    assert_eq!(record.ownership, Ownership::Existing);
+    assert_eq!(record.creation, CreationEvidence::Unknown);
 }
 
 #[tokio::test]

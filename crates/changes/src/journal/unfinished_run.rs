@@ -64,7 +64,8 @@ impl UnfinishedRun {
         (before, desired): (Option<&Value>, Option<&Value>),
         unchanged: impl FnOnce(UndoAction) -> RunChange,
     ) {
-        if self.command == RunCommand::Destroy {
+        // A roll-back does not change a resource of the user.
+        if self.command == RunCommand::Destroy || write == WriteKind::Adjust {
             return;
         }
         let known = self.changes.get_mut(key).filter(|it| it.undo != UndoAction::RecordEarlier);
@@ -94,7 +95,7 @@ impl UnfinishedRun {
                 UndoAction::Recreate { before, desired: None, replaced: false }
             }
             // Entries of format 1 have no body.
-            (WriteKind::Update | WriteKind::Delete, None) => return,
+            (WriteKind::Update | WriteKind::Delete, None) | (WriteKind::Adjust, _) => return,
         };
         self.changes.insert(key.clone(), unchanged(undo));
     }

@@ -145,6 +145,25 @@ fn two_workloads_never_share_an_identity() {
 }
 
 #[test]
+fn misspelt_label_and_shared_service_account_are_reported() {
+    let applications = format!(
+        "[{{ name: web, namespace: shop, overlays: [{{ matchLabels: {{ stgae: canary }}, keyVault: {{ id: {VAULT}, secrets: [x] }} }}] }}, \
+         {{ name: api, namespace: shop, serviceAccount: web }}]"
+    );
+    let text = document(&one_cluster(), &applications)
+        + "rollout: { waves: [{ name: canary, matchLabels: { stage: canry } }, { name: rest }] }\n";
+    let problems = parse(&text).unwrap_err();
+    assert_eq!(
+        problems,
+        [
+            "`rollout.waves[0].matchLabels` selects no cluster",
+            "`applications[0].overlays[0].matchLabels` selects no cluster",
+            "`applications[1].serviceAccount` is that of another application in the same namespace",
+        ]
+    );
+}
+
+#[test]
 fn variables_must_be_set_and_must_not_be_secrets() {
     for (text, problem) in [
         ("${env.ABSENT}", "contains the variable `ABSENT`, which is not set"),

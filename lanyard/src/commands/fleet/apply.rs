@@ -4,15 +4,16 @@ use lanyard_changes::{
     CheckedPlan, ProgressEvent, ProgressObserver, ResourceKey, RunSettings, RunSummary,
 };
 use lanyard_clock::SystemClock;
-use lanyard_fleet::{FleetCluster, FleetLabel, run_waves};
+use lanyard_fleet::{FleetCluster, FleetLabel, Wave, run_waves};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{FleetArgs, SignedInFleet};
 use crate::commands::azure_account::AccountArgs;
 use crate::commands::azure_resources::RunArgs;
 use crate::commands::azure_resources::journal_args::JournalContext;
 use crate::commands::azure_resources::progress::ProgressOutput;
-use crate::commands::azure_resources::report::print_plan;
+use crate::commands::azure_resources::report::{PlanDocument, print_plan};
 use crate::exit::{CommandError, CommandExit, CommandResult};
 use crate::output::{self, OutputArgs};
 use crate::settings::ProcessEnvironment;
@@ -68,7 +69,7 @@ enum ClusterResult {
     /// The plan was applied. Single resources can have failed.
     Applied { run: RunSummary },
     /// The plan has problems. Nothing was written.
-    PlanRejected,
+    PlanRejected { plan: Value },
     /// Nothing was written, or the journal cannot be written.
     Failed { error: String },
 }
@@ -97,7 +98,7 @@ impl ClusterRun<'_> {
     fn text(&self) -> String {
         let result = match &self.result {
             ClusterResult::Applied { run } => run.to_string(),
-            ClusterResult::PlanRejected => {
+            ClusterResult::PlanRejected { .. } => {
                 "the plan cannot be applied; nothing was written".to_owned()
             }
             ClusterResult::Failed { error } => error.clone(),
@@ -111,13 +112,15 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let fleet = args.fleet.sign_in(&args.account, &environment, clock).await?;
     let context = args.run.journal_context(&fleet.account, &environment, &fleet.clock);
     let mut waves = fleet.fleet.waves(|cluster| fleet.is_selected(cluster));
+    let name_of = |wave: &Wave<'_>| wave.name.map_or("", FleetLabel::as_str).to_owned();
     let is_named = |name: &str| args.waves.is_empty() || args.waves.iter().any(|it| it == name);
-    waves.retain(|wave| is_named(wave.name.map_or("", FleetLabel::as_str)));
-    if waves.is_empty() {
-        let message = "--wave: no wave with this name has a selected cluster";
+    let known: Vec<_> = waves.iter().map(name_of).collect();
+    if let Some(unknown) = args.waves.iter().find(|name| !known.contains(name)) {
+        let message = format!("--wave: no wave `{unknown}` has a selected cluster");
         return Err(CommandError::invalid_input(message)
             .with_hint("correct --wave, or `rollout.waves` of the file"));
     }
+    waves.retain(|wave| is_named(&name_of(wave)));
     let progress = args.run.progress();
     let change = async |cluster| {
         let applied = apply(&fleet, cluster, context, &args.run, &progress).await;
@@ -156,12 +159,15 @@ async fn apply(
     let progress = &ClusterProgress { cluster: &cluster.name, output: progress };
     let settings = RunSettings { caller, clock: &fleet.clock, progress, options: run.options() };
     let check = |_: &_| target.findings.clone();
+    let mut plan = Value::Null;
     let on_plan = |checked: &CheckedPlan| {
+        plan = serde_json::to_value(PlanDocument::new(checked)).unwrap_or_default();
         output::print_stderr(&format!("Cluster {}", cluster.name));
         print_plan(checked);
     };
     let report = target.stack.apply(settings, &check, on_plan).await?;
-    Ok(report.map_or(ClusterResult::PlanRejected, |report| ClusterResult::Applied {
-        run: RunSummary::new(&report, &target.stack),
-    }))
+    Ok(match report {
+        Some(report) => ClusterResult::Applied { run: RunSummary::new(&report, &target.stack) },
+        None => ClusterResult::PlanRejected { plan },
+    })
 }

@@ -160,6 +160,9 @@ impl ArmResource {
         if self.kind.starts_with("Microsoft.Network/") {
             wire.insert("etag".to_owned(), json!(self.etag()));
         }
+        if self.kind.eq_ignore_ascii_case("Microsoft.ContainerService/managedClusters") {
+            wire.insert("eTag".to_owned(), json!(self.etag()));
+        }
         if self.kind != RESOURCE_GROUP_TYPE {
             wire.entry("systemData").or_insert_with(|| {
                 json!({

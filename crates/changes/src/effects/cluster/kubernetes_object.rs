@@ -38,7 +38,7 @@ impl Effect for KubernetesObject {
     }
 
     fn diff(&self, found: &LiveResource, live: &LiveState) -> Vec<PropertyDifference> {
-        if self.usage != EffectUsage::Own {
+        if !matches!(self.usage, EffectUsage::Own | EffectUsage::Adjusted) {
             return Vec::new();
         }
         // A reference without a value belongs to a resource that does not exist yet, so it differs.
