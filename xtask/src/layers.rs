@@ -93,7 +93,7 @@ const LAYERS: &[(&str, CrateLayer, usize)] = &[
     ("lanyard-operator", CrateLayer::LongRunning, 8200),
     ("lanyard-fleet", CrateLayer::Composition, 1800),
     ("lanyard-up", CrateLayer::Composition, 2300),
-    ("lanyard", CrateLayer::Binary, 15_900),
+    ("lanyard", CrateLayer::Binary, 15_950),
     ("lanyard-apiserver", CrateLayer::TestSupport, 700),
     ("lanyard-kubelet", CrateLayer::TestSupport, 1800),
     ("lanyard-suite-names", CrateLayer::TestSupport, 100),
