@@ -195,7 +195,7 @@ impl FleetFixture {
         }
     }
 
-    /// Which ServiceAccounts may read what: for each federated credential of an identity, and for each of its roles.
+    /// Which workloads may read what: for each federated credential of an identity, and for each of its roles.
     pub(crate) async fn access(&self) -> BTreeSet<String> {
         let mut access = BTreeSet::new();
         for cluster in &self.fleet.clusters {
@@ -209,7 +209,8 @@ impl FleetFixture {
             let principal = &principal["properties"]["principalId"];
             let list = format!("{identity}/federatedIdentityCredentials");
             let credentials = self.run(self.observer.list(&list, "2024-11-30", &[])).await.unwrap();
-            let [credential] = &credentials[..] else { panic!("{credentials:?}") };
+            assert_eq!(credentials.len(), 1, "{credentials:?}");
+            let credential = &credentials[0];
             assert_eq!(credential["properties"]["issuer"], *issuer);
             let (_, vault) = self.fleet.applications[0]
                 .secrets_on(cluster)
