@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use lanyard_azure::{ArmBody as _, ManagedClusterBody, VaultBody};
 use lanyard_clock::ErrorHint;
 use lanyard_infra::azure_name_rules::{AzureNameRule, MANAGED_IDENTITY, RESOURCE_GROUP};
 use lanyard_vocabulary::{ArmResourceId, SubscriptionId, format_error_chain, parse_go_duration};
@@ -26,8 +27,6 @@ const API_VERSION: &str = "lanyard.dev/v1alpha1";
 const KIND: &str = "Fleet";
 const DEFAULT_AUDIENCE: &str = "api://AzureADTokenExchange";
 const DEFAULT_IDENTITY_NAME: &str = "${fleet}-${application}-${cluster}";
-const CLUSTER_TYPE: &str = "Microsoft.ContainerService/managedClusters";
-const VAULT_TYPE: &str = "Microsoft.KeyVault/vaults";
 
 /// A `fleet.yaml` cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -190,7 +189,7 @@ impl ClusterEntry {
     ) -> Option<FleetCluster> {
         let Self { name, id, labels, own } = self;
         let name = problems.parse(&format!("{path}.name"), &name);
-        let id = problems.parse_id(&format!("{path}.id"), &id, CLUSTER_TYPE);
+        let id = problems.parse_id(&format!("{path}.id"), &id, ManagedClusterBody::RESOURCE_TYPE);
         let is_reserved = labels.contains_key(NAME_LABEL);
         problems.require(
             &format!("{path}.labels"),
@@ -274,7 +273,7 @@ fn check_secrets(
     let secrets_path = format!("{path}.secrets");
     problems.require(&secrets_path, !secrets.is_empty(), "is empty");
     problems.reject_duplicates(&secrets_path, secrets.iter().map(String::as_str));
-    let vault = problems.parse_id(&format!("{path}.id"), &id, VAULT_TYPE);
+    let vault = problems.parse_id(&format!("{path}.id"), &id, VaultBody::RESOURCE_TYPE);
     let names = secrets.iter().enumerate();
     let names: Vec<_> = names
         .map(|(index, name)| problems.parse(&format!("{secrets_path}[{index}]"), name))
