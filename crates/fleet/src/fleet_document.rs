@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 /// Applications, the AKS clusters on which they run, and what their identities may read.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -164,25 +163,4 @@ pub(crate) enum ShareEntry {
 /// The JSON Schema of a `fleet.yaml`, for editors.
 pub fn fleet_schema() -> Schema {
     schemars::schema_for!(FleetDocument)
-}
-
-/// The fields of an object by the JSON Schema, following references within the schema. `None` if any field is allowed.
-pub(crate) fn schema_fields<'a>(
-    schema: &'a Value,
-    root: &'a Value,
-) -> Option<&'a Map<String, Value>> {
-    resolve(schema, root).get("properties")?.as_object()
-}
-
-/// The schema of the items of an array.
-pub(crate) fn schema_items<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
-    resolve(schema, root).get("items")
-}
-
-/// The schema to which a reference within the schema points, also one of an optional value.
-fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
-    let one_of = schema.get("anyOf").and_then(Value::as_array);
-    let schema = one_of.and_then(|schemas| schemas.first()).unwrap_or(schema);
-    let target = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
-    target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::fleet_document::{fleet_schema, schema_fields, schema_items};
+use crate::fleet_document::fleet_schema;
 
 /// The problems with unknown fields, one for each.
 pub(crate) fn find_unknown_fields(document: &Value) -> Vec<String> {
@@ -45,4 +45,22 @@ fn suggestion(name: &str, known: &Map<String, Value>) -> String {
     }
     let names: Vec<_> = known.keys().map(|name| format!("`{name}`")).collect();
     format!("; the fields are {}", names.join(", "))
+}
+
+/// The fields of an object by the JSON Schema, following references within the schema. `None` if any field is allowed.
+fn schema_fields<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Map<String, Value>> {
+    resolve(schema, root).get("properties")?.as_object()
+}
+
+/// The schema of the items of an array.
+fn schema_items<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
+    resolve(schema, root).get("items")
+}
+
+/// The schema to which a reference within the schema points, also one of an optional value.
+fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let one_of = schema.get("anyOf").and_then(Value::as_array);
+    let schema = one_of.and_then(|schemas| schemas.first()).unwrap_or(schema);
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
+    target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
 }
