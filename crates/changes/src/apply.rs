@@ -232,10 +232,11 @@ impl<E: Effect> ApplyRun<'_, E> {
         // so the resource is read immediately before each attempt.
         let read = async || self.read_before_write(resource, id, kind).await;
         let found = step.repeat(progress, read).await?;
-        let is_own = |found: &LiveResource| self.is_own(resource, found, IsFirstAttempt(true));
+        let may_write =
+            |found: &LiveResource| self.may_write(resource, found, IsFirstAttempt(true));
         let usage = resource.effect.usage();
         let existing = match found {
-            Some(found) if usage == EffectUsage::Adjusted || is_own(&found) => Some(found),
+            Some(found) if may_write(&found) => Some(found),
             Some(found) if usage == EffectUsage::Shared => {
                 step.record(&found, Ownership::Existing).await?;
                 self.live.lock().set(resource.key.clone(), Some(found));
@@ -304,10 +305,7 @@ impl<E: Effect> ApplyRun<'_, E> {
         let existing = match read {
             Some(ReadResource(existing)) => existing,
             None => match self.read_before_write(resource, id, kind).await? {
-                Some(found)
-                    if resource.effect.usage() != EffectUsage::Adjusted
-                        && !self.is_own(resource, &found, IsFirstAttempt(false)) =>
-                {
+                Some(found) if !self.may_write(resource, &found, IsFirstAttempt(false)) => {
                     return Err(ResourceError::NotOurs { id: found.id });
                 }
                 found => found,
@@ -336,13 +334,16 @@ impl<E: Effect> ApplyRun<'_, E> {
         }
     }
 
-    /// Whether the resource before a write belongs to lanyard.
-    fn is_own(
+    /// Whether lanyard may write to the resource: it belongs to lanyard, or the user has lanyard change it.
+    fn may_write(
         &self,
         resource: &DesiredResource<E>,
         found: &LiveResource,
         is_first_attempt: IsFirstAttempt,
     ) -> bool {
+        if resource.effect.usage() == EffectUsage::Adjusted {
+            return true;
+        }
         let state = self.context.journal.state();
         let tags = self.context.tags;
         let evidence = OwnershipEvidence::of_id(&state, &resource.key, &found.id, tags);
