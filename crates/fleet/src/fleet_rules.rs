@@ -72,8 +72,8 @@ pub fn can_contain(stack: &StackName, id: &ResourceId, subscription: &str) -> bo
         || (is_in_subscription && (is_group || has_type(&own)))
 }
 
-/// The finding for an identity that exists and is not lanyard's: it would get the access of the application, and whoever
-/// created it may use it for something else.
+/// The finding for an identity that exists and is not lanyard's. It would get the access of the application, and its
+/// creator may use it for something else.
 fn foreign_identity(planned: &PlannedResource) -> Option<PreflightFinding> {
     let is_foreign = planned.change == ResourceChange::None { ownership: Ownership::Existing };
     let is_identity = planned.id.has_type(ManagedIdentityBody::RESOURCE_TYPE);

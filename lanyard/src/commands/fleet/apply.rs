@@ -113,14 +113,13 @@ pub(crate) async fn run(args: Args, environment: ProcessEnvironment) -> CommandR
     let context = args.run.journal_context(&fleet.account, &environment, &fleet.clock);
     let mut waves = fleet.fleet.waves(|cluster| fleet.is_selected(cluster));
     let name_of = |wave: &Wave<'_>| wave.name.map_or("", FleetLabel::as_str).to_owned();
-    let is_named = |name: &str| args.waves.is_empty() || args.waves.iter().any(|it| it == name);
     let known: Vec<_> = waves.iter().map(name_of).collect();
     if let Some(unknown) = args.waves.iter().find(|name| !known.contains(name)) {
         let message = format!("--wave: no wave `{unknown}` has a selected cluster");
         return Err(CommandError::invalid_input(message)
             .with_hint("correct --wave, or `rollout.waves` of the file"));
     }
-    waves.retain(|wave| is_named(&name_of(wave)));
+    waves.retain(|wave| args.waves.is_empty() || args.waves.contains(&name_of(wave)));
     let progress = args.run.progress();
     let change = async |cluster| {
         let applied = apply(&fleet, cluster, context, &args.run, &progress).await;

@@ -1,5 +1,4 @@
-//! The engine with both effects in one graph. The accesses are told apart by the schemes of the ids, as a combination with
-//! Azure does.
+//! The engine with both effects in one graph. The scheme of an id selects the access, as in a combination with Azure.
 
 use std::path::Path;
 use std::sync::Arc;
